@@ -225,28 +225,14 @@ def copies_are_due(engines: EngineGroup) -> bool:
     )
 
 
-def copy_arrays(engines: EngineGroup, cell: int) -> str | None:
+def copy_arrays(engines: EngineGroup, cell: int, at: float | None = None) -> str | None:
     """Make copies; return why none were made, or None.
 
     Args:
       engines: The processes; none is in a cell, and all are in step.
       cell: The number of the last cell.
+      at: The time of the state that is copied (monotonic); None: now.
     """
-    return _copy_arrays(engines, cell, time.monotonic())
-
-
-def copy_arrays_after_repair(engines: EngineGroup, returned: RolledBack) -> str | None:
-    """Make copies after a repair, so that new processes have some as well; return what `copy_arrays` returns."""
-    before, copies = engines.copies.kept, engines.copies
-    if copies.every_s is None or len(engines.facts.workers) < 2:
-        return None
-    if before is not None and returned.paths:
-        # These copies show the state that was just restored.
-        return _copy_arrays(engines, before.cell, before.at)
-    return _copy_arrays(engines, engines.facts.last_cell, time.monotonic())
-
-
-def _copy_arrays(engines: EngineGroup, cell: int, at: float) -> str | None:
     began = time.monotonic()
     try:
         copied = make_copies(
@@ -262,9 +248,20 @@ def _copy_arrays(engines: EngineGroup, cell: int, at: float) -> str | None:
     finally:
         engines.copies.tried()
     engines.copies.kept = KeptCopies(
-        copied=copied, cell=cell, at=at, seconds=time.monotonic() - began
+        copied=copied, cell=cell, at=began if at is None else at, seconds=time.monotonic() - began
     )
     return None
+
+
+def copy_arrays_after_repair(engines: EngineGroup, returned: RolledBack) -> str | None:
+    """Make copies after a repair, so that new processes have some as well; return what `copy_arrays` returns."""
+    before, copies = engines.copies.kept, engines.copies
+    if copies.every_s is None or len(engines.facts.workers) < 2:
+        return None
+    if before is not None and returned.paths:
+        # These copies show the state that was just restored.
+        return copy_arrays(engines, before.cell, before.at)
+    return copy_arrays(engines, engines.facts.last_cell)
 
 
 def roll_back(

@@ -208,9 +208,9 @@ def _deliver(one: socket.socket, *, nothing: bool) -> None:
     """Have a connection deliver nothing from now on, or again what arrives; only Linux can do this."""
     if sys.platform != "linux":
         return
-    program = struct.pack("@HP", 1, ctypes.addressof(_NOTHING))
     with contextlib.suppress(OSError):
         if nothing:
+            program = struct.pack("@HP", 1, ctypes.addressof(_NOTHING))
             one.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, program)
         else:
             one.setsockopt(socket.SOL_SOCKET, _DETACH_FILTER, 0)

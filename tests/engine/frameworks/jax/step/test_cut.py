@@ -223,7 +223,7 @@ def patient(monkeypatch):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Only Linux can hold back what arrives.")
 def test_what_is_sent_once_a_cut_has_begun_is_not_delivered(sockets, monkeypatch, patient):
-    """What a freed program sends in its next collective ended a process that waited in the one before."""
+    """Data of a freed program's next collective would end a process that waits in the one before."""
     connections = [Connection(sockets) for _ in range(3)]
     sent = []
 

@@ -70,12 +70,10 @@ def chaos(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Chao
         ):
             kinds.remove(out_of_memory)
             print("no process is killed for memory: no control group can be made here")
-        # What no interrupt reaches is given up soon, so that many faults fit into an hour.
         session = nbdist.start(
             processes=4,
             devices_per_process=2,
             platform="cpu",
-            give_up_s=3,
             copies_s=0 if divided else None,
             keep=True,
         )

@@ -124,7 +124,6 @@ def chaos(
         hosts="h[1-3]:1",
         devices_per_process=2,
         ssh_config=str(hosts.ssh_config),
-        give_up_s=3,
         copies_s=0 if divided else None,
         keep=True,
     )

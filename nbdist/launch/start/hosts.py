@@ -425,4 +425,4 @@ def _ended(name: str, agent: AgentHandle) -> str:
         return with_words(text, lines)
     assert agent.reach.host is not None and agent.reach.options is not None
     finding = refused(agent.reach.host, agent.reach.options, code, "\n".join(lines))
-    return f"Host {name}: {finding.what}\n  where: {finding.where}\n{do_text(finding.do)}"
+    return f"Host {name}: {finding.what}\n{do_text(finding.do)}"

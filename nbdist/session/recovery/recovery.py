@@ -226,9 +226,8 @@ def waits_in_vain(
         )
     else:
         text = (
-            f"{everyone} but {processes_text(behind)} left the cell without it, so that "
-            f"{processes_text(ahead)} waited for nobody. All processes must call the same functions on "
-            "global arrays."
+            f"{everyone} but {processes_text(behind)} left the cell without it. All processes must call the "
+            "same functions on global arrays."
         )
     return InVain(text, certain=True)
 

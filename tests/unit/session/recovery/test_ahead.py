@@ -54,8 +54,8 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_who_sent_more_than_one_that_has_finished_waits_in_vain() -> None:
     execution = Counted({1: sent(2)}, {0: sent(1)})
     assert vain(execution, {1}) == InVain(
-        "y = f(w) needs all 2 processes but process 0 left the cell without it, so that process 1 waited for "
-        "nobody. All processes must call the same functions on global arrays.",
+        "y = f(w) needs all 2 processes but process 0 left the cell without it. All processes must call the "
+        "same functions on global arrays.",
         certain=True,
     )
     assert execution.asked == [[1]]

@@ -72,10 +72,13 @@ def bits(session: Session) -> list[bytes]:
 def test_training_goes_on_on_fewer_and_on_more(session: Session) -> None:
     before, first = bits(session), pids_of(session)
     shown: list[str] = []
+    session.run("odder = odd + 1")
     said = session.resize(3, say=shown.append)
+    session.run("assert (jax.device_get(odder) == jax.device_get(odd) + 1).all()\ndel odder")
     assert shown == [
         "mesh data=4 × model=2 becomes data=3 × model=2",
-        "odd (f32[8]): data=3 × model=2 does not divide dimension 0 of 8, which is replicated on every device now",
+        "what data=3 × model=2 does not divide is replicated on every device now: dimension 0 of odd (f32[8]), "
+        "dimension 0 of odder (f32[8])",
     ]
     assert said.title.startswith("3 processes in place"), said
     for named in (

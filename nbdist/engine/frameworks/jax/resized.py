@@ -17,7 +17,7 @@ from nbdist.engine.frameworks.jax.placements import Device, JaxPlacements
 from nbdist.engine.frameworks.jax.start import step_or_new
 from nbdist.engine.frameworks.jax.step import Step
 from nbdist.errors import ArrayError
-from nbdist.notation import array_type_text, count_text
+from nbdist.notation import array_type_text, count_text, names_text
 
 Entry = Any
 """The entry of a `PartitionSpec` for one dimension."""
@@ -57,10 +57,16 @@ class JaxResized(JaxPlacements):
                 f"{count_text(processes, 'process')} will have. Nothing was changed."
             )
         self._changes: dict[str, None] = {}
+        # Dimensions that are no longer split, by the axes that do not divide them.
+        self._whole: dict[str, dict[str, None]] = {}
 
     def changes(self) -> Sequence[str]:
-        """Return a sentence for each mesh that is made anew and each dimension that is no longer split."""
-        return tuple(self._changes)
+        """Return a sentence for each mesh that is made anew, and one for all that the same axes do not divide."""
+        whole = (
+            f"what {axes} does not divide is replicated on every device now: {names_text(dimensions)}"
+            for axes, dimensions in self._whole.items()
+        )
+        return (*self._changes, *whole)
 
     def placement(self, array: Any) -> Any:
         """Return an array's placement, with a spec that fits its shape if its mesh is over all devices."""
@@ -124,12 +130,9 @@ class JaxResized(JaxPlacements):
                 spec.append(entry)
                 continue
             spec.append(None)
-            path = self._key(array)
             named = " × ".join(f"{axis}={sizes[axis]}" for axis in axes)
-            self._changes[
-                f"{path} ({array_type_text(str(array.dtype), array.shape)}): {named} does not divide "
-                f"dimension {dimension} of {array.shape[dimension]}, which is replicated on every device now"
-            ] = None
+            text = f"{self._key(array)} ({array_type_text(str(array.dtype), array.shape)})"
+            self._whole.setdefault(named, {})[f"dimension {dimension} of {text}"] = None
         return tuple(spec)
 
     def _all_own(self, devices: Iterable[Any]) -> bool:

@@ -20,7 +20,8 @@ import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -65,7 +66,7 @@ def run_controller(
       again: Take the place of a controller that has ended: listen at the same ports with the same keys, and know
         the engines that were registered, so that all sockets that were connected to it connect to this one.
     """
-    from ipyparallel.controller import heartmonitor
+    from ipyparallel.controller import heartmonitor, hub
     from ipyparallel.controller.app import IPController
 
     class Controller(IPController):
@@ -85,7 +86,9 @@ def run_controller(
             for path, content in names.items():
                 path.write_bytes(content)
 
-    take_late_answers(getattr(heartmonitor, "HeartMonitor", None))
+    monitor = getattr(heartmonitor, "HeartMonitor", None)
+    take_late_answers(monitor)
+    beat_as_needed(monitor, getattr(hub, "Hub", None))
     if again:
         refuse_taken_ports(folder, cluster_id)
         arguments = [*arguments, *AGAIN]
@@ -172,6 +175,68 @@ def take_late_answers(monitor: Any) -> bool:
         self.responses.add(message[0])
 
     monitor.handle_pong = handle_pong
+    return True
+
+
+SLOW_MS = 2000
+"""Milliseconds between two heartbeats of a controller with which no engine has registered for a while."""
+
+REGISTERING_SECONDS = 30.0
+"""How long an engine may take to answer its first heartbeat after it has asked to be registered."""
+
+
+def beat_as_needed(monitor: Any, hub: Any) -> bool:
+    """Make the controller send heartbeats fast only while engines register, and slowly otherwise.
+
+    An engine is registered with the second heartbeat after it has asked, so these are fast. Each wakes four
+    threads of each engine; nobody needs them afterwards, since the end of an engine is seen by its parent.
+
+    Private API: `HeartMonitor.start`, `beat`, `caller` and `loop` of `ipyparallel.controller.heartmonitor`, whose
+    object lives in a child that ipyparallel forks, and `Hub.register_engine` of `ipyparallel.controller.hub` in
+    the parent (ipyparallel 9.2). Without one of these the heartbeats stay fast.
+
+    Args:
+      monitor: The class of the monitor; None if there is none.
+      hub: The class of the hub; None if there is none.
+
+    Returns:
+      Whether the rate follows the need now.
+    """
+    if not all(hasattr(monitor, name) for name in ("start", "beat", "loop")):
+        return False
+    if not hasattr(hub, "register_engine"):
+        return False
+    start, beat, register = monitor.start, monitor.beat, hub.register_engine
+    asked, asking = os.pipe()
+    os.set_blocking(asked, False)
+    os.set_blocking(asking, False)
+    fast_until = 0.0
+
+    def hurry(self: Any, *_: Any) -> None:
+        nonlocal fast_until
+        with suppress(BlockingIOError):
+            os.read(asked, 4096)
+        fast_until = time.monotonic() + REGISTERING_SECONDS
+        self.caller.stop()
+        self.caller.callback_time = self.period
+        self.caller.start()
+
+    def start_fast(self: Any) -> None:
+        start(self)
+        hurry(self)
+        self.loop.add_handler(asked, partial(hurry, self), self.loop.READ)
+
+    def beat_and_rest(self: Any) -> None:
+        beat(self)
+        if time.monotonic() > fast_until:
+            self.caller.callback_time = max(SLOW_MS, self.period)
+
+    def register_and_hurry(self: Any, *arguments: Any) -> Any:
+        with suppress(BlockingIOError):
+            os.write(asking, b".")
+        return register(self, *arguments)
+
+    monitor.start, monitor.beat, hub.register_engine = start_fast, beat_and_rest, register_and_hurry
     return True
 
 
@@ -304,11 +369,12 @@ def is_refused(url: str) -> bool:
     return False
 
 
-MOST_HEARTBEATS_MISSED = 6000
+MOST_HEARTBEATS_MISSED = 1440
 """Most heartbeats of the hub that an engine misses before it gives up.
 
-An engine looks for a heartbeat every 0.6 s or less often: for an hour or more a controller may be stopped,
-starved or out of reach. When a controller ends, its engines end with it at once, through their parents."""
+An engine looks for a heartbeat every 2.5 s (`SLOW_MS` and half a second) or less often: for an hour or more a
+controller may be stopped, starved or out of reach. When a controller ends, its engines end with it at once,
+through their parents."""
 
 
 def run_engine(folder: str, cluster_id: str, *, fork_nanny: bool) -> None:
@@ -345,6 +411,9 @@ def run_engine(folder: str, cluster_id: str, *, fork_nanny: bool) -> None:
             if nanny is None:
                 return super().start_nanny(control_url)
             return nanny.start(self, control_url)
+
+        def start_heartbeat(self, ping: str, pong: str, period: int, identity: bytes) -> Any:
+            return super().start_heartbeat(ping, pong, max(period, SLOW_MS), identity)
 
         def init_signal(self) -> None:
             super().init_signal()

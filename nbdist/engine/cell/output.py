@@ -95,7 +95,8 @@ class Gloo:
 
 
 PERIOD_SECONDS = 0.2
-"""Time between two looks for new text."""
+LONGEST_PERIOD_SECONDS = 1.0
+"""Time between two looks for new text: the first after a look that has found some; longer and longer without."""
 
 LARGEST_READ = 1 << 18
 """Most bytes that are read at a time."""
@@ -162,9 +163,13 @@ class Descriptors:
                 self._publish(text)
 
     def _follow(self) -> None:
+        period = PERIOD_SECONDS
         while True:
-            time.sleep(PERIOD_SECONDS)
+            time.sleep(period)
+            before = self._offset
             self.flush()
+            found = self._offset != before
+            period = PERIOD_SECONDS if found else min(1.5 * period, LONGEST_PERIOD_SECONDS)
 
 
 MOST_BYTES = 2 << 20

@@ -36,6 +36,12 @@ logger = logging.getLogger(__name__)
 LOOK_SECONDS = 0.1
 """Seconds between two looks at the main thread: at most ten reports a second."""
 
+IDLE_LOOK_SECONDS = 0.95
+"""The same while no cell runs and nothing changes, a little more than `REPEAT_ACTIVITY_SECONDS`."""
+
+CALM_SECONDS = 1.0
+"""Time without a cell or a change after which a process counts as idle: what a cell has sent may still change."""
+
 ACTIVITY_SHARE = 0.003
 ARRAYS_SHARE = 0.004
 """Shares of wall time for looking and publishing; together under one percent."""
@@ -127,12 +133,16 @@ class Probe:
         self._too_much: int | None = None
         self._answering = False
         self._reported_at = 0.0
+        self._changed_at = time.monotonic()
+        self._dozing = False
         self._stopping = threading.Event()
         self._asked = threading.Event()
+        self._woken = threading.Event()
         self._looked = threading.Event()
         self._thread: threading.Thread | None = None
         self._guard = MessageGuard("A look of the probe", logger)
         cell.at_edges(self._look.note)
+        cell.at_edges(self._at_edge)
         cell.after_each(self._after_cell)
 
     def start(self) -> None:
@@ -145,7 +155,7 @@ class Probe:
     def stop(self, *, timeout_s: float = 1.0) -> None:
         """End the thread, waiting for it no longer than `timeout_s`, and leave the frameworks as they were."""
         self._stopping.set()
-        self._asked.set()
+        self._hurry()
         if self._thread is not None:
             self._thread.join(timeout_s)
         self._look.unhook()
@@ -173,17 +183,36 @@ class Probe:
         self._arrays_pace.hurry()
         self._activity_pace.hurry()
         self._answering = True
-        self._asked.set()
+        self._hurry()
         self._looked.wait(timeout_s)
         return self._sequence
 
     def say_again(self) -> None:
         """Have the thread report all sections again, for a kernel that has just attached."""
         self._sections.forget()
+        self._hurry()
+
+    def _hurry(self) -> None:
         self._asked.set()
+        self._woken.set()
+
+    def _at_edge(self) -> None:
+        self._changed_at = time.monotonic()
+        if self._dozing:
+            self._woken.set()
+
+    def _doze(self) -> None:
+        """Wait while the process is idle and no look is asked for, no longer than between two looks."""
+        self._woken.clear()
+        self._dozing = True
+        calm = time.monotonic() - self._changed_at >= CALM_SECONDS
+        if calm and self._cell.running is None and not self._asked.is_set():
+            self._woken.wait(IDLE_LOOK_SECONDS - LOOK_SECONDS)
+        self._dozing = False
 
     def _run(self) -> None:
         while not self._stopping.is_set():
+            self._doze()
             self._asked.wait(LOOK_SECONDS)
             self._asked.clear()
             answering, self._answering = self._answering, False
@@ -195,6 +224,9 @@ class Probe:
             ):
                 if not self._attempt(part):
                     self._stopping.wait(AFTER_FAILURE_SECONDS)
+                    self._changed_at = (
+                        time.monotonic()
+                    )  # what could not be sent is tried again soon
             if answering:
                 self._looked.set()
 
@@ -230,7 +262,7 @@ class Probe:
             found = self._read(run, within_s=MOST_SECONDS_BEFORE_REPLY)
             self._names_quick = found is not None
             if found is not None and time.monotonic() - self._reported_at >= LOOK_SECONDS:
-                self._asked.set()
+                self._hurry()
 
     def _look_at_names(self) -> None:
         """Look at names once after each cell, and on request."""
@@ -266,7 +298,7 @@ class Probe:
                 if self._read(run, within_s=MOST_SECONDS_ON_MAIN) is None:
                     self._too_much = run
                 self._names_quick = time.thread_time() - began < MOST_SECONDS_BEFORE_REPLY
-            self._asked.set()
+            self._hurry()
 
     def _read(self, run: int, *, within_s: float) -> NameSamples | None:
         """Look at names after a cell, on the main thread; return None if it takes longer than `within_s`."""
@@ -323,7 +355,8 @@ class Probe:
             self._publish(report)
         self._sequence += 1
         self._reported_at = time.monotonic()
-        self._sections.sent(due, self._reported_at)
+        if self._sections.sent(due, self._reported_at):
+            self._changed_at = self._reported_at
 
     def _paid_by(self, due: Mapping[str, object]) -> Pace:
         """Return the pace that a report counts for: that of the most expensive look whose sections it has."""

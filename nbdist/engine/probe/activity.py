@@ -167,10 +167,12 @@ class Sections:
         """Return the sections to publish now, by name."""
         return {name: section for name, section in self._newest.items() if self._is_due(name, now)}
 
-    def sent(self, due: dict[str, Any], now: float) -> None:
-        """Note that the sections that were due have been published."""
+    def sent(self, due: dict[str, Any], now: float) -> bool:
+        """Note that the sections that were due have been published; return whether any of them was new."""
+        before = {name: self._published.get(name) for name in due}
         for name in due:
             self._published[name] = (self._compared[name], now)
+        return any(was is None or was[0] != self._compared[name] for name, was in before.items())
 
     def forget(self) -> None:
         """Make all sections due again; safe from any thread."""

@@ -230,9 +230,16 @@ def controller_arguments(
 ) -> list[str]:
     """Return the command line of the controller of a session.
 
-    Registration waits for a heartbeat: with ipyparallel's 3 s engines come up after 7 s or 10 s. At a tenth of a
-    second the controller of ten processes uses 0.6 % of a processor (measured); for many processes its heartbeat
-    is slower. `ports` are the ports for engines, empty for any.
+    Registration waits for a heartbeat: with ipyparallel's 3 s engines come up after 7 s or 10 s. Ten a second use
+    0.6 % of a processor for ten processes, so there are fewer once all are registered
+    (`nbdist.agent.programs.beat_as_needed`), and fewer for many processes.
+
+    Args:
+      folder: The session's private folder.
+      cluster_id: Names the connection files in the folder.
+      processes: How many processes the session has.
+      address: Where the controller listens.
+      ports: The ports for engines, empty for any.
     """
     period = max(100, 4 * processes)
     return [

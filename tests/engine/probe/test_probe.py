@@ -16,7 +16,7 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from nbdist.engine.probe import activity
+from nbdist.engine.probe import CALM_SECONDS, activity
 from nbdist.engine.probe.activity import REPEAT_SECONDS, Pace, Sections
 from nbdist.engine.probe.samples import READ, digest_of
 from tests.builders.clock import Clock
@@ -70,6 +70,34 @@ def test_arrays_made_in_the_middle_of_a_cell_are_reported_before_it_ends(names):
     with recorded(names) as seen:
         seen.names["reported"] = lambda path: seen.wait(lambda: path in (seen.paths() or ()))
         seen.run("inner = {'b': [jnp.ones(5)]}\nreported(\"inner['b'][0]\")\n")
+
+
+def _until_calm(seen):
+    seen.wait(
+        lambda: seen.reports and time.monotonic() - seen.probe._changed_at > CALM_SECONDS + 0.3
+    )
+
+
+def test_an_idle_process_is_looked_at_once_a_second(names, monkeypatch):
+    with recorded(names) as seen:
+        _until_calm(seen)
+        looks, report = [], seen.probe._report
+        monkeypatch.setattr(seen.probe, "_report", lambda: looks.append(report()))
+        time.sleep(4)
+    assert 1 <= len(looks) <= 5
+
+
+def test_a_cell_is_seen_at_once_by_a_probe_that_waits_for_one(names, monkeypatch):
+    monkeypatch.setattr("nbdist.engine.probe.IDLE_LOOK_SECONDS", 3600.0)
+    with recorded(names) as seen:
+        _until_calm(seen)
+        time.sleep(0.3)
+        seen.names["reported"] = seen.line
+        seen.run("while not reported(1): pass\n")
+        _until_calm(seen)
+        time.sleep(0.3)
+        seen.probe.look_now(timeout_s=60)
+        assert seen.activities()[-1].state == "idle"
 
 
 def test_names_are_known_as_a_cell_left_them_though_the_next_begins_at_once():

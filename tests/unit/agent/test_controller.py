@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from ipyparallel.controller.app import IPController
@@ -14,6 +17,9 @@ from nbdist.agent import programs
 from nbdist.agent.programs import (
     AGAIN,
     PORTS,
+    REGISTERING_SECONDS,
+    SLOW_MS,
+    beat_as_needed,
     run_controller,
     take_late_answers,
 )
@@ -96,10 +102,53 @@ def test_an_answer_to_a_beat_of_long_ago_is_a_sign_of_life() -> None:
     assert monitor.responses == {b"far away"}
 
 
-def test_without_that_private_method_nothing_is_changed() -> None:
+def test_heartbeats_are_fast_only_while_engines_register(monkeypatch: pytest.MonkeyPatch) -> None:
+    now: list[float] = [100.0]
+    handlers: dict[int, Any] = {}
+
+    class Monitor:
+        period = 100
+        loop = SimpleNamespace(READ=1, add_handler=lambda fd, call, _: handlers.update({fd: call}))
+
+        def start(self) -> None:
+            self.caller = PeriodicCallback(self.beat, self.period)
+
+        def beat(self) -> None:
+            """Send one."""
+
+    class Hub:
+        def register_engine(self, *arguments: object) -> object:
+            return arguments
+
+    class PeriodicCallback(SimpleNamespace):
+        def __init__(self, _: object, period: int) -> None:
+            super().__init__(callback_time=period, start=lambda: None, stop=lambda: None)
+
+    monkeypatch.setattr("nbdist.agent.programs.time.monotonic", lambda: now[0])
+    assert beat_as_needed(Monitor, Hub)
+    monitor = Monitor()
+    monitor.start()
+    monitor.beat()
+    assert monitor.caller.callback_time == 100
+    now[0] += REGISTERING_SECONDS + 1
+    monitor.beat()
+    assert monitor.caller.callback_time == SLOW_MS
+    assert Hub().register_engine("ident", "request") == ("ident", "request")
+    ((asked, hurry),) = handlers.items()
+    assert select.select([asked], [], [], 0)[0]
+    hurry(asked, 1)
+    assert not select.select([asked], [], [], 0)[0]
+    monitor.beat()
+    assert monitor.caller.callback_time == 100
+
+
+def test_without_these_private_methods_nothing_is_changed() -> None:
     class Monitor:
         pass
 
     assert not take_late_answers(Monitor)
     assert not take_late_answers(None)
-    assert not hasattr(Monitor, "handle_pong")
+    assert not beat_as_needed(Monitor, HeartMonitor)
+    assert not beat_as_needed(HeartMonitor, Monitor)
+    assert not beat_as_needed(None, None)
+    assert not vars(Monitor).keys() & {"handle_pong", "start", "beat", "register_engine"}

@@ -10,6 +10,7 @@ from tests.bench import (
     check,
     copies,
     hosts,
+    idle,
     in_step,
     keras_start,
     noop,
@@ -22,7 +23,20 @@ from tests.bench import (
     values,
 )
 
-IN_ORDER = (start, keras_start, hosts, attach, noop, check, in_step, replace, copies, saving, probe)
+IN_ORDER = (
+    start,
+    keras_start,
+    hosts,
+    attach,
+    noop,
+    idle,
+    check,
+    in_step,
+    replace,
+    copies,
+    saving,
+    probe,
+)
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -21,9 +22,10 @@ GLOO = 50.0
 def switches(process: psutil.Process) -> Iterator[tuple[tuple[int, int], int]]:
     """The wake-ups so far of each thread, by process and thread."""
     for thread in Path(f"/proc/{process.pid}/task").iterdir():
-        lines = (thread / "status").read_text().splitlines()
-        count = next(line for line in lines if line.startswith("voluntary_ctxt_switches"))
-        yield (process.pid, int(thread.name)), int(count.split()[1])
+        with suppress(FileNotFoundError):  # it has just ended
+            lines = (thread / "status").read_text().splitlines()
+            count = next(line for line in lines if line.startswith("voluntary_ctxt_switches"))
+            yield (process.pid, int(thread.name)), int(count.split()[1])
 
 
 def used(processes: list[psutil.Process]) -> float:
@@ -39,8 +41,8 @@ def measure(count: int) -> tuple[int, float, float, float]:
     with nbdist.start(count, platform="cpu") as session:
         session.run("import jax, jax.numpy as jnp\nx = jnp.ones(3)")
         time.sleep(REGISTERING_SECONDS + 5)
-        new = [one for one in psutil.process_iter() if one.pid not in before]
-        processes = [me, *(one for one in new if "nbdist" in " ".join(one.cmdline()))]
+        new = [one for one in psutil.process_iter(["cmdline"]) if one.pid not in before]
+        processes = [me, *(one for one in new if "nbdist.agent" in (one.info["cmdline"] or ()))]
         woken, spent, began = (
             dict(pair for one in processes for pair in switches(one)),
             used(processes),

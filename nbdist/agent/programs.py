@@ -217,9 +217,11 @@ def beat_as_needed(monitor: Any, hub: Any) -> bool:
         with suppress(BlockingIOError):
             os.read(asked, 4096)
         fast_until = time.monotonic() + REGISTERING_SECONDS
-        self.caller.stop()
-        self.caller.callback_time = self.period
-        self.caller.start()
+        # Beginning the period anew with each of many engines would put off the beat that they all wait for.
+        if self.caller.callback_time != self.period:
+            self.caller.stop()
+            self.caller.callback_time = self.period
+            self.caller.start()
 
     def start_fast(self: Any) -> None:
         start(self)

@@ -1,4 +1,4 @@
-"""What a session costs in which nothing happens: processor time and wake-ups of all its processes."""
+"""Processor time and wake-ups of all processes of a session in which nothing happens."""
 
 from __future__ import annotations
 

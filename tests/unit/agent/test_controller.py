@@ -122,7 +122,10 @@ def test_heartbeats_are_fast_only_while_engines_register(monkeypatch: pytest.Mon
 
     class PeriodicCallback(SimpleNamespace):
         def __init__(self, _: object, period: int) -> None:
-            super().__init__(callback_time=period, start=lambda: None, stop=lambda: None)
+            starts: list[int] = []
+            super().__init__(
+                callback_time=period, starts=starts, start=lambda: starts.append(1), stop=int
+            )
 
     monkeypatch.setattr("nbdist.agent.programs.time.monotonic", lambda: now[0])
     assert beat_as_needed(Monitor, Hub)
@@ -138,6 +141,10 @@ def test_heartbeats_are_fast_only_while_engines_register(monkeypatch: pytest.Mon
     assert select.select([asked], [], [], 0)[0]
     hurry(asked, 1)
     assert not select.select([asked], [], [], 0)[0]
+    hurry(
+        asked, 1
+    )  # the next beat is not put off by many engines that register one after the other
+    assert len(monitor.caller.starts) == 1
     monitor.beat()
     assert monitor.caller.callback_time == 100
 

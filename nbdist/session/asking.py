@@ -40,7 +40,8 @@ def ask_all(
     Args:
       engines: Processes of which none is in a cell.
       call: One call for all, or a call for each, by process id.
-      within_s: How many seconds all may take together.
+      within_s: How many seconds all may take together, without those in which one of their hosts is silent: a
+        silent host answers again, or is given up.
       meanwhile: Called every second with the processes that have not answered yet.
       of: The processes to ask; default: all workers.
 
@@ -51,7 +52,8 @@ def ask_all(
     asking = sorted(engines.facts.workers if of is None else of)
     _refuse_gone(engines, asking)
     asked = {p: engines.send(p, call[p] if isinstance(call, Mapping) else call) for p in asking}
-    deadline, called = time.monotonic() + within_s, time.monotonic()
+    called = looked = time.monotonic()
+    waited_s = 0.0
     answers: dict[int, A] = {}
     errors: list[RecoveryError] = []
     missing = set(asked)
@@ -67,18 +69,28 @@ def ask_all(
                     )
                     errors[-1].__cause__ = error
         _refuse_gone(engines, missing)
-        if missing and time.monotonic() > deadline:
+        now = time.monotonic()
+        if not any(engines.plan.hosts[p] in awaited_hosts(engines) for p in missing):
+            waited_s += now - looked
+        looked = now
+        if missing and waited_s > within_s:
             late = f"{processes_text(missing)} did not answer within {seconds_text(within_s)}"
             errors.append(RecoveryError(late))
             break
-        if missing and meanwhile is not None and time.monotonic() - called > MEANWHILE_SECONDS:
-            called = time.monotonic()
+        if missing and meanwhile is not None and now - called > MEANWHILE_SECONDS:
+            called = now
             meanwhile(sorted(missing))
         if missing:
             asked[min(missing)].wait(LOOK_SECONDS)
     if errors:
         raise errors[0]
     return answers
+
+
+def awaited_hosts(engines: EngineGroup) -> Collection[str]:
+    """Return the silent hosts that are waited for; none once a person has interrupted the wait."""
+    facts = engines.facts
+    return () if facts.cut_off or engines.hurry.is_set() else facts.silent
 
 
 def _refuse_gone(engines: EngineGroup, process_ids: Collection[int]) -> None:

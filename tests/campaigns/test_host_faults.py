@@ -143,21 +143,38 @@ def test_a_cable_that_is_out_for_a_moment_costs_nothing_and_is_reported(
         whole(session, 2)
 
 
-def test_a_repair_while_a_host_is_cut_names_it_and_all_keep_what_they_have(hosts: TestBed) -> None:
+def test_a_repair_waits_for_a_host_that_is_cut_off_and_all_keep_what_they_have(
+    hosts: TestBed,
+) -> None:
+    with start(hosts) as session:
+        session.run(COLLECTIVE)
+        session.run("mine = [jax.process_index()] * 3")
+        hosts.cut(2)
+        with later(8, lambda: hosts.heal(2)):
+            assert session.recover().code == "in step"
+        assert [session.pull("mine", on=str(p)) for p in session.hosts] == [
+            [p] * 3 for p in range(4)
+        ]
+        whole(session, 2)
+
+
+def test_a_repair_that_waits_until_a_host_is_given_up_names_it_and_the_others_keep_what_they_have(
+    hosts: TestBed,
+) -> None:
     with start(hosts) as session:
         session.run(COLLECTIVE)
         session.run("mine = [jax.process_index()] * 3")
         hosts.cut(2)
         try:
-            with pytest.raises(RecoveryError, match=r"[Hh]ost h2|processes 2, 3"):
+            with pytest.raises(RecoveryError, match=r"^Processes 2, 3 \(host h2\) are gone"):
                 session.recover()
             assert [session.pull("mine", on=str(p)) for p in (0, 1)] == [[0] * 3, [1] * 3]
         finally:
             hosts.heal(2)
-        assert session.recover().code in ("repaired", "in step")
-        assert [session.pull("mine", on=str(p)) for p in session.hosts] == [
-            [p] * 3 for p in range(4)
-        ]
+        done = session.recover()
+        assert done.code == "resized"
+        assert "mine was copied from process 1" in done.text
+        session.run(COLLECTIVE)
         assert sums(session) == [24.0] * 4
 
 

@@ -24,7 +24,7 @@ from nbdist.errors import GoneError, NbdistError, Notice, RecoveryError
 from nbdist.launch.model.happenings import ProcessExit, StartProgress
 from nbdist.launch.start.pool import LOST_SECONDS
 from nbdist.notation import capital, names_text, processes_text, seconds_text, where_text
-from nbdist.session.asking import ANSWER_SECONDS, LOOK_SECONDS, ask_all
+from nbdist.session.asking import ANSWER_SECONDS, LOOK_SECONDS, ask_all, awaited_hosts
 from nbdist.session.cells.facts import ProcessFacts
 from nbdist.session.cells.supervisor import Remedies
 from nbdist.session.engine_group import EngineGroup
@@ -78,14 +78,14 @@ def wait_for_silent_hosts(engines: EngineGroup, *, say: Say) -> None:
     """
     began = time.monotonic()
     said = False
-    while engines.facts.silent and not engines.facts.cut_off and not engines.hurry.is_set():
+    while hosts := awaited_hosts(engines):
         waited = time.monotonic() - began
         if waited >= LOST_SECONDS + SLACK_SECONDS:
             return
         if waited >= SAY_SECONDS and not said:
             said = True
             say(
-                f"host {names_text(sorted(engines.facts.silent))} does not answer: waited for until it does, or "
+                f"host {names_text(sorted(hosts))} does not answer: waited for until it does, or "
                 f"is given up after {seconds_text(LOST_SECONDS)} of silence"
             )
         time.sleep(LOOK_SECONDS)
@@ -149,7 +149,7 @@ class InPlace(SessionRecovery):
         states: States | None = None
         mixed = differ = True
         try:
-            said, why = _compared(engines)
+            said, why = _compared(engines, say=say)
             if why is not None:
                 states = said  # asked now, since a proof that fails would change them
                 mixed = crossed(said.values())
@@ -337,7 +337,7 @@ def why_out_of_step(engines: EngineGroup, *, say: Say) -> str | None:
     """
     before = dict(engines.cluster.exits)
     try:
-        states, why = _compared(engines)
+        states, why = _compared(engines, say=say)
         return why if why is not None else _prove_once_computed(engines, states, say=say)
     except RecoveryError as error:
         if not _another_has_ended(engines, before, error):
@@ -347,9 +347,14 @@ def why_out_of_step(engines: EngineGroup, *, say: Say) -> str | None:
         return str(error)
 
 
-def _compared(engines: EngineGroup) -> tuple[States, str | None]:
+def _compared(engines: EngineGroup, *, say: Say) -> tuple[States, str | None]:
     """Return what the processes have sent, and why they cannot be in step then; None if they may be in step."""
-    states = ask_all(engines, AskSent(), within_s=ANSWER_SECONDS)
+    states = ask_all(
+        engines,
+        AskSent(),
+        within_s=ANSWER_SECONDS,
+        meanwhile=lambda missing: wait_for_silent_hosts(engines, say=say),
+    )
     sent = {p: programs_since(state.sent, engines.in_step_at) for p, state in states.items()}
     why = differing({p: replace(state.sent, programs=sent[p]) for p, state in states.items()})
     if why is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -433,6 +434,20 @@ def test_one_that_does_not_answer_in_time_is_named() -> None:
     engines = FakeEngines(step=lambda p: sent() if p else None)
     with pytest.raises(RecoveryError, match=r"process 0 did not answer within 0\.0 s"):
         asking.ask_all(engines, AskSent(), within_s=0.01)
+
+
+def test_seconds_in_which_a_host_is_silent_do_not_count() -> None:
+    engines = FakeEngines(step=lambda p: sent() if p else None)
+    engines.facts = engines.facts.silent_since({"h1": 0.0})
+    began = time.monotonic()
+
+    def meanwhile(missing: list[int]) -> None:
+        if time.monotonic() - began > 1.5:
+            engines.facts = engines.facts.silent_since({})
+
+    with pytest.raises(RecoveryError, match=r"process 0 did not answer within 0\.0 s"):
+        asking.ask_all(engines, AskSent(), within_s=0.01, meanwhile=meanwhile)
+    assert time.monotonic() - began > 1.5
 
 
 def test_each_may_be_asked_something_of_its_own() -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from dataclasses import replace
 from math import prod
 from typing import Any
+
+from msgspec import structs
 
 from nbdist.contract.calls.inspection import ArraySummary, PieceSummary
 from nbdist.notation import dtype_named
@@ -18,7 +19,7 @@ from nbdist.notation import dtype_named
 
 def facts(part: ArraySummary) -> ArraySummary:
     """Return the fields that must be equal in all processes' parts: all except the pieces."""
-    return replace(part, pieces=())
+    return structs.replace(part, pieces=())
 
 
 WHOLE = 1000
@@ -87,7 +88,7 @@ def picture(parts: Sequence[ArraySummary]) -> dict[str, Any] | None:
     scale = (high - low) or 1.0
     drawn = [
         None if gone else round((value - low) / scale, 3) if good else "nan"
-        for value, good, gone in zip(values.flat, known.flat, missing.flat, strict=True)
+        for value, good, gone in zip(values.ravel().tolist(), known.flat, missing.flat, strict=True)
     ]
     rows, columns = values.shape
     return {"rows": rows, "columns": columns, "low": low, "high": high, "values": drawn}

@@ -6,29 +6,21 @@ Run as `python labextension/tools/make_schema.py [FOLDER]`; without FOLDER it re
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 from pathlib import Path
 from typing import Any, get_args
 
-from pydantic import TypeAdapter
-from pydantic.json_schema import GenerateJsonSchema
+import msgspec
 
 from nbdist.contract import page as messages
 from nbdist.contract.snapshot import Snapshot
 
 FOLDER = Path(__file__).parents[1] / "src" / "view" / "model"
-# json-schema-to-typescript reads draft 7; pydantic writes 2020-12, which differs here only in
+# json-schema-to-typescript reads draft 7; msgspec writes 2020-12, which differs here only in
 # how a list of fixed length is written.
 DRAFT = "http://json-schema.org/draft-07/schema#"
-
-
-class _WithoutFieldTitles(GenerateJsonSchema):
-    """Leaves out the titles of fields: each would become a TypeScript type of its own."""
-
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        """Answers pydantic's question for every field."""
-        return False
 
 
 def texts() -> dict[str, str]:
@@ -40,7 +32,9 @@ def texts() -> dict[str, str]:
 
 
 def _schema(kind: Any) -> dict[str, Any]:
-    return TypeAdapter(kind).json_schema(mode="serialization", schema_generator=_WithoutFieldTitles)
+    schema = msgspec.json.schema(kind)
+    definitions = schema["$defs"]
+    return {**definitions.pop(kind.__name__), "$defs": definitions}
 
 
 def _messages() -> dict[str, Any]:
@@ -76,6 +70,11 @@ def _draft_7(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     converted = {key: _draft_7(value) for key, value in schema.items() if key != "default"}
+    # Python before 3.13 keeps the indentation of docstrings; versions of msgspec differ in the order of a union.
+    if "description" in converted:
+        converted["description"] = inspect.cleandoc(converted["description"])
+    if "anyOf" in converted:
+        converted["anyOf"].sort(key=lambda one: one.get("type") == "null")
     if "prefixItems" in converted:
         converted["items"] = converted.pop("prefixItems")
     if converted.get("type") == "object" and "properties" in converted:

@@ -7,10 +7,9 @@ the file `QUESTION`; the answer comes as `AsideAnswer` of `nbdist.contract.iopub
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, get_args
 
-from nbdist.contract.wire import Plain, Request, Tagged, decode
+from nbdist.contract.wire import Data, Plain, Request, Tagged, decode
 
 A = TypeVar("A", covariant=True)
 
@@ -18,19 +17,16 @@ QUESTION = "question"
 """The file of the session's folder on a host that holds a `Question` as JSON."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TypedLine(Tagged):
     """A person typed this line."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EndOfInput(Tagged):
     """The person ended the input."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NobodyAnswers(Tagged):
     """Nobody can be asked; `why` says why not."""
 
@@ -40,43 +36,37 @@ class NobodyAnswers(Tagged):
 LineReply = TypedLine | EndOfInput | NobodyAnswers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Digests(Tagged):
     """Digests by topic, each a short text that is equal if the processes agree."""
 
     digests: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StepsBegun(Tagged):
     """The number of steps that have begun; None if the cell does not run."""
 
     steps: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LineTaken(Tagged):
     """The answer to a `GiveLine`: whether its line answers the question that the debugger asks or has asked."""
 
     taken: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThreadStack:
+class ThreadStack(Data):
     """One thread: its name, and its lines, outermost first."""
 
     name: str
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Threads(Tagged):
     """All threads but the one that reads them; the main thread first."""
 
     threads: tuple[ThreadStack, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NativeStacks(Tagged):
     """All threads with native frames; `error` says why there is no `text`."""
 
@@ -94,25 +84,21 @@ class Aside(Tagged, Request[A]):
       LETTER: How a process learns of it: a pipe never splits a single byte, however many arrive at once.
     """
 
-    __slots__ = ()
     LETTER: ClassVar[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Repeat(Aside[None]):
     """Send again what a kernel that has just come must know."""
 
     LETTER = "r"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Cut(Aside[None]):
     """End all collectives; a repair follows."""
 
     LETTER = "c"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Free(Aside[None]):
     """End all collectives if the main thread is blocked where no signal reaches it.
 
@@ -122,28 +108,24 @@ class Free(Aside[None]):
     LETTER = "f"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Rescue(Aside[None]):
     """Save what is in memory to a file: this process is about to be given up."""
 
     LETTER = "s"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Count(Aside[None]):
     """Report what was sent to the devices of several processes."""
 
     LETTER = "n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Abandon(Aside[None]):
     """End the wait for a proof."""
 
     LETTER = "a"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CompareBefore(Aside[Digests]):
     """Return digests of what must be equal before this cell; answered when the main thread is free."""
 
@@ -151,7 +133,6 @@ class CompareBefore(Aside[Digests]):
     code: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StopAtStep(Aside[StepsBegun]):
     """Leave the cell of this run before the same step as all others."""
 
@@ -159,7 +140,6 @@ class StopAtStep(Aside[StepsBegun]):
     run: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GiveLine(Aside[LineTaken]):
     """Take the reply to the debugger's question of number `to`."""
 
@@ -168,14 +148,12 @@ class GiveLine(Aside[LineTaken]):
     reply: LineReply
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadStacks(Aside[Threads]):
     """Return the stacks of all threads."""
 
     LETTER = "t"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadNativeStacks(Aside[NativeStacks]):
     """Return the stacks of all threads as py-spy sees them, with C and C++ frames."""
 
@@ -199,8 +177,7 @@ AnyAside = (
 BY_LETTER: Mapping[str, type[Aside[Any]]] = {one.LETTER: one for one in get_args(AnyAside)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Question(Data):
     """An aside as it travels, and the number that its answer carries."""
 
     number: int

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
+from msgspec import field
+
 from nbdist.contract.snapshot import Array, LayoutRule, Mesh
-from nbdist.contract.wire import Tagged, decode, encode
+from nbdist.contract.wire import Data, Tagged, decode, encode
 from nbdist.errors import WireError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PastCell:
+class PastCell(Data):
     """A cell that has ended: what ran where, when (Unix seconds), how long, and how it ended."""
 
     number: int
@@ -30,8 +30,7 @@ class PastCell:
     outcome: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenCell:
+class OpenCell(Data):
     """A cell that the kernel of number `kernel` has begun.
 
     `requests` are the ids of its messages that may have been sent, by process id. The ids are noted before the
@@ -49,19 +48,16 @@ class OpenCell:
     in_step: tuple[int, int] | None = None
 
 
-class _Note(Tagged):
-    __slots__ = ()
-    TAG = "event"
+class _Note(Tagged, tag_field="event"):
+    """A line of the history."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Begun(_Note):
     """A note that a cell is about to be sent; a second note about the same cell has more requests."""
 
     cell: OpenCell
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Ended(_Note):
     """A note that a cell has ended, with what the session knows afterwards.
 
@@ -78,13 +74,11 @@ class Ended(_Note):
     stuck: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered(_Note):
     """A note that all processes are present again and in step."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Doubt:
+class Doubt(Data):
     """Why a name, or a thing beside the names, may have another value than before.
 
     Attributes:
@@ -97,7 +91,6 @@ class Doubt:
     of: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Doubted(_Note):
     """A note of all names that may have other values than before, and why; it replaces the one before."""
 
@@ -112,8 +105,7 @@ PREFIX = "nbdist "
 """The beginning by which a label of nbdist is known."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellLabel:
+class CellLabel(Data):
     """Metadata of one sending of a cell: the label of its execute request, a public field of ipyparallel's.
 
     Attributes:
@@ -160,8 +152,7 @@ def label_from(text: str) -> CellLabel | None:
     return decode(CellLabel, data)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NameFacts:
+class NameFacts(Data):
     """Facts about one name that a cell reads.
 
     Attributes:
@@ -177,16 +168,14 @@ class NameFacts:
     holds: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalArray:
+class LocalArray(Data):
     """An array that no other process has a part of."""
 
     dtype: str
     shape: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamesFacts:
+class NamesFacts(Data):
     """Facts about all names that a cell reads.
 
     Attributes:
@@ -206,8 +195,7 @@ class NamesFacts:
     omitted: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DistributionFacts:
+class DistributionFacts(Data):
     """The distribution that is set, as in `nbdist.contract.snapshot.Distribution`, with its mesh."""
 
     kind: str
@@ -217,8 +205,7 @@ class DistributionFacts:
     mesh: Mesh | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class Facts(Data):
     """The facts that one process states about a cell, by topic; a topic that was not asked for is None.
 
     Attributes:

@@ -1,20 +1,20 @@
 """Facts that `nbdist.machine.checkup` finds on a machine, as typed values.
 
 That module may run where there is no nbdist, so it writes plain JSON; the receiver reads the JSON into these
-dataclasses. Sizes are in bytes. A field is None if the system does not tell.
+classes. Sizes are in bytes. A field is None if the system does not tell.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
-from nbdist.contract.wire import Plain, decode, encode
+from msgspec import structs
+
+from nbdist.contract.wire import Data, Plain, decode, encode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnName:
+class OwnName(Data):
     """The addresses that a machine's own name resolves to; `own` are those that belong to the machine itself."""
 
     addresses: tuple[str, ...]
@@ -22,24 +22,21 @@ class OwnName:
     error: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeenAs:
+class SeenAs(Data):
     """The addresses of both ends of the ssh connection under which the checkup ran."""
 
     client: str
     server: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FreeMemory:
+class FreeMemory(Data):
     """The machine's memory, after the limits of its control groups."""
 
     total: int | None
     available: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Temporary:
+class Temporary(Data):
     """The folder for temporary files; `error` says why it takes none, `instead` where they go then."""
 
     path: str
@@ -48,32 +45,28 @@ class Temporary:
     instead: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Folder:
+class Folder(Data):
     """A folder that should exist."""
 
     path: str
     exists: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accelerators:
+class Accelerators(Data):
     """How many GPUs and TPU chips the system shows."""
 
     gpus: int
     tpus: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lock:
+class Lock(Data):
     """A lock file of libtpu."""
 
     path: str
     owner: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundProcess:
+class FoundProcess(Data):
     """A process; `devices` are those of a TPU that it holds."""
 
     pid: int
@@ -82,16 +75,14 @@ class FoundProcess:
     devices: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackEnd:
+class BackEnd(Data):
     """A back end that is up in the process; `platform` is empty if the framework does not name it."""
 
     framework: str
     platform: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Connection:
+class Connection(Data):
     """How an attempt to connect ended: after `ms` milliseconds, or with an error.
 
     `address` is the address that was tried, if the process that asked for the attempt has noted it.
@@ -102,16 +93,14 @@ class Connection:
     address: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OldPython:
+class OldPython(Data):
     """The only facts about a host whose Python is too old for a checkup."""
 
     python: tuple[int, ...]
     executable: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checkup:
+class Checkup(Data):
     """The facts of one machine, and of the environment of the process that found them.
 
     Attributes:
@@ -165,15 +154,13 @@ class Checkup:
     backends: tuple[BackEnd, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(Data):
     """A clock, in Unix seconds."""
 
     time: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Connected:
+class Connected(Data):
     """How attempts to connect ended, in the order asked."""
 
     connected: tuple[Connection, ...]
@@ -193,7 +180,7 @@ def read_checkup(data: Plain) -> Checkup | OldPython:
 
 def plain_checkup(found: Checkup | OldPython) -> Plain:
     """Return a checkup as plain data again, without optional fields that are None."""
-    may_lack = {one.name for one in fields(found) if one.default is not MISSING}
+    may_lack = {one.name for one in structs.fields(found) if not one.required}
     return {
         name: value
         for name, value in encode(found).items()

@@ -1,4 +1,4 @@
-"""Events that the agent of a host reports to the kernel: one dataclass for each type, one JSON object per line.
+"""Events that the agent of a host reports to the kernel: one class for each type, one JSON object per line.
 
 An event travels with the time at which it was written (Unix seconds) and, if it comes from a task of a job, with
 the number of the task. The processes of a job that a scheduler has started share one stream, and its carrier cuts
@@ -11,20 +11,17 @@ import contextlib
 import json
 import re
 import time
-from dataclasses import dataclass
-from typing import Any, ClassVar, TextIO
+from typing import Any, TextIO
 
 from nbdist.contract.checkup import Checkup, Connection
-from nbdist.contract.wire import Tagged, decode, encode
+from nbdist.contract.wire import Data, Tagged, decode, encode
 from nbdist.version import __version__
 
 
-class _Event(Tagged):
-    __slots__ = ()
-    TAG = "event"
+class _Event(Tagged, tag_field="event"):
+    """A line from an agent."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Host(_Event):
     """The first event: the identity of this host.
 
@@ -43,7 +40,6 @@ class Host(_Event):
     checks: Checkup | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OtherVersion(_Event):
     """This host has another version of nbdist than the kernel, and does nothing for it."""
 
@@ -51,7 +47,6 @@ class OtherVersion(_Event):
     nbdist: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Refused(_Event):
     """The agent cannot use a folder: the working folder of its processes, or that for the session's files."""
 
@@ -61,24 +56,20 @@ class Refused(_Event):
     working: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportFailed(_Event):
+class ImportFailed(_Event, tag="failed"):
     """A module that all engines need could not be imported."""
 
     module: str
     error: str
     trace: str
-    NAME: ClassVar[str] = "failed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Preloaded(_Event):
     """All modules that engines need have been imported."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Started(_Event):
     """A process has been forked."""
 
@@ -86,7 +77,6 @@ class Started(_Event):
     pid: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Exited(_Event):
     """A process has ended; `code` and the fields after it as in `nbdist.launch.model.happenings.ProcessExit`."""
 
@@ -97,21 +87,18 @@ class Exited(_Event):
     last_lines: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Collects(_Event):
     """A task asks for the connection file and sends this public key, in Z85; see `nbdist.agent.kernel_link`."""
 
     public_key: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Reached(_Event):
     """How the attempts to connect ended, in the order of `Reach.targets`."""
 
     answers: tuple[Connection, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Reserved(_Event):
     """Answer `number`: these ports of this host are reserved for processes that are to serve anew."""
 
@@ -119,7 +106,6 @@ class Reserved(_Event):
     ports: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Coordinating(_Event):
     """A coordination service listens at `address`; if None, it does not, and wrote `last_lines`."""
 
@@ -128,7 +114,6 @@ class Coordinating(_Event):
     last_lines: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Relaying(_Event):
     """Processes of this host reach coordination service `number` at its `port`; if None, `error` says why not."""
 
@@ -137,7 +122,6 @@ class Relaying(_Event):
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FilesNeeded(_Event):
     """Numbers, in the list, of the listed files that are needed."""
 
@@ -145,7 +129,6 @@ class FilesNeeded(_Event):
     needs: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FilesDone(_Event):
     """The copy is now as listed; the fields are numbers of files."""
 
@@ -155,7 +138,6 @@ class FilesDone(_Event):
     removed: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FilesFailed(_Event):
     """The copy could not be updated and stays as it was."""
 
@@ -163,22 +145,18 @@ class FilesFailed(_Event):
     error: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Alive(_Event):
     """The agent is alive."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped(_Event):
     """The session ends, since somebody stopped it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Terminated(_Event):
     """The scheduler ends this task; the scheduler itself reports why."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Fault(_Event):
     """An order could not be obeyed and was skipped; `text` is one sentence."""
 
@@ -208,8 +186,7 @@ Event = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Received:
+class Received(Data):
     """An event as it has arrived: when it was written, and by which task of a job; None if it is of no job."""
 
     event: Event

@@ -3,24 +3,21 @@
 `CellStep`, `Sent`, `Prompting` and `Rescued` answer the request of a cell; the others go to every kernel that
 takes part. A message of another shape raises a `WireError`, and no other message is lost by it.
 
-Source: imports nothing outside the standard library, since engines import it too.
+Source: imports nothing outside the standard library but msgspec, since engines import it too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from typing import Any
 
 from nbdist.contract.asides import Answer
 from nbdist.contract.calls.stepping import Proven, Sent
 from nbdist.contract.snapshot import Report
-from nbdist.contract.wire import Plain, decode, encode
-from nbdist.errors import WireError
+from nbdist.contract.wire import Data, Plain, decode, encode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptMessage:
+class KeptMessage(Data):
     """One message of output as it was sent: its id, the request it answers, its type and its content."""
 
     id: str
@@ -29,16 +26,14 @@ class KeptMessage:
     content: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class Kept(Data):
     """Output that a process still keeps, in order, and how many messages of each request were dropped."""
 
     messages: tuple[KeptMessage, ...]
     lost: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellStep:
+class CellStep(Data):
     """The facts that a process has at the end of a cell about being in step with the others.
 
     Attributes:
@@ -61,8 +56,7 @@ class CellStep:
         return self.proven is None or bool(self.proven.passed and self.proven.alike)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prompt:
+class Prompt(Data):
     """A line of input that a process waits for.
 
     Attributes:
@@ -86,15 +80,13 @@ class Prompt:
         return self.what if self.line is None else f"{self.what} in line {self.line}{source}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prompting:
+class Prompting(Data):
     """The question of a debugger; None once it asks nothing any more."""
 
     prompt: Prompt | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rescued:
+class Rescued(Data):
     """Memory that a process saved to a file before it was given up.
 
     Attributes:
@@ -110,16 +102,14 @@ class Rescued:
     left_out: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Echo:
+class Echo(Data):
     """Recent output that a process still keeps, for a kernel that has attached since."""
 
     process_id: int
     kept: Kept
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AsideAnswer:
+class AsideAnswer(Data):
     """The answer to a question that bypassed the main thread; see `nbdist.contract.asides`.
 
     Attributes:
@@ -178,15 +168,12 @@ class Encoder:
         self._known: dict[str, dict[int, tuple[object, Plain]]] = {}
 
     def encode(self, message: Any) -> Plain:
-        """Turn a message, a dataclass of `nbdist.contract`, into plain data.
+        """Turn a message into plain data.
 
         Raises:
-          WireError: The message holds something JSON has no form for; the text names the path to it.
+          WireError: The message holds something JSON has no form for.
         """
-        try:
-            return {one.name: self._field(one.name, message) for one in fields(message)}
-        except WireError:
-            return encode(message)  # raises as well, and names the path from the message on
+        return {name: self._field(name, message) for name in message.__struct_fields__}
 
     def _field(self, name: str, message: Any) -> Plain:
         value = getattr(message, name)

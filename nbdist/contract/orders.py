@@ -1,15 +1,16 @@
-"""Orders that the kernel sends to the agent of a host: one JSON object per line, one dataclass for each type."""
+"""Orders that the kernel sends to the agent of a host: one JSON object per line, one class for each type."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
+
+from msgspec import field
 
 from nbdist.contract.asides import Question
 from nbdist.contract.events import Coordinating, Relaying, Reserved
-from nbdist.contract.wire import Request, Tagged, decode, encode
+from nbdist.contract.wire import Data, Request, Tagged, decode, encode
 
 A = TypeVar("A", covariant=True)
 
@@ -23,13 +24,11 @@ SERVES_SECONDS = 20.0
 """Seconds a coordination service may take until it listens; forked, it takes some milliseconds."""
 
 
-class _Order(Tagged, Request[A]):
-    __slots__ = ()
-    TAG = "order"
+class _Order(Tagged, Request[A], tag_field="order"):
+    """A line for an agent."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment(_Order[None]):
+class Assignment(_Order[None], tag="assign"):
     """The first order: the task of this host.
 
     `nbdist` is the version of the kernel's nbdist; an agent of another version refuses the order before it reads
@@ -62,25 +61,21 @@ class Assignment(_Order[None]):
     kernel: int | None = None
     paths: tuple[str, ...] = ()
     cwd_copy: str | None = None
-    NAME: ClassVar[str] = "assign"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewProcess:
+class NewProcess(Data):
     """One engine to start, and its variables."""
 
     process_id: int
     environment: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Start(_Order[None]):
     """Order to start engines; an agent that is a task of a job starts only its own."""
 
     processes: tuple[NewProcess, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Signal(_Order[None]):
     """Order to send a signal to engines."""
 
@@ -88,14 +83,12 @@ class Signal(_Order[None]):
     process_ids: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Connect(_Order[None]):
     """Order that brings the connection file for engines: the controller's address and the session's key."""
 
     connection: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Collect(_Order[None]):
     """Order that says where a task gets the connection file, past a stream that others may read.
 
@@ -107,19 +100,16 @@ class Collect(_Order[None]):
     server_key: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Reach(_Order[None]):
     """Order to try to connect to these addresses and ports of other hosts."""
 
     targets: tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StopListening(_Order[None]):
     """Order to stop listening: all others have tried to reach this host."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Ask(_Order[None]):
     """Order to ask engines something past their main threads."""
 
@@ -127,7 +117,6 @@ class Ask(_Order[None]):
     question: Question
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReservePorts(_Order[Reserved]):
     """Order to reserve `count` ports for processes that are to serve anew, and to release the earlier ones."""
 
@@ -135,7 +124,6 @@ class ReservePorts(_Order[Reserved]):
     count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Coordinate(_Order[Coordinating]):
     """Order to start a coordination service beside a process; `port` None: any free port."""
 
@@ -146,7 +134,6 @@ class Coordinate(_Order[Coordinating]):
     processes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Relay(_Order[Relaying]):
     """Order to let the processes of this host reach coordination service `number` at `address`, via the agent."""
 
@@ -154,37 +141,29 @@ class Relay(_Order[Relaying]):
     address: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EndCoordination(_Order[None]):
     """Order to end a coordination service."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RestartController(_Order[None]):
     """Order to start ipyparallel's controller again after it has ended, at the same ports, with the same keys."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Keep(_Order[None]):
     """Order to go on without a kernel from now on, since another kernel can find the agent."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Stop(_Order[None]):
     """Order to end everything, where no end of input can say so."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelAlive(_Order[None]):
+class KernelAlive(_Order[None], tag="alive"):
     """The kernel is alive."""
 
-    NAME = "alive"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedFile:
+class ListedFile(Data):
     """A file of the user's, as it is to be in the copy; `mode` as `os.stat` has it, `size` in bytes."""
 
     name: str
@@ -193,7 +172,6 @@ class ListedFile:
     sha256: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ListFiles(_Order[None]):
     """A part of the list of all files in the copy called `id`; names are relative to the copy."""
 
@@ -201,14 +179,12 @@ class ListFiles(_Order[None]):
     files: tuple[ListedFile, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AskForFiles(_Order[None]):
     """Order to report which of the listed files are needed."""
 
     id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WriteFile(_Order[None]):
     """A piece of one file, `data` in Base64; the last piece has the digest of the whole file."""
 
@@ -218,7 +194,6 @@ class WriteFile(_Order[None]):
     sha256: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DropFile(_Order[None]):
     """A listed file no longer exists."""
 
@@ -226,7 +201,6 @@ class DropFile(_Order[None]):
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CommitFiles(_Order[None]):
     """Order to replace the old files by the new ones."""
 

@@ -9,10 +9,9 @@ the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
-from nbdist.contract.wire import decode
+from nbdist.contract.wire import Data, Tagged, decode
 from nbdist.errors import WireError
 
 COMM_ID = "nbdist"
@@ -48,8 +47,11 @@ MOST_NAMED_DEVICES = 4
 """The most devices that are named if devices hold different numbers of bytes; the rest is counted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
+class _Message(Tagged, tag_field="type"):
+    """A message between the kernel and a page."""
+
+
+class Frame(_Message):
     """The newest snapshot, or its top-level sections that have changed.
 
     `stream` names the sender, since a restarted kernel counts from the start. `base` is the sequence number of the
@@ -62,11 +64,9 @@ class Frame:
     base: int | None
     age: float
     snapshot: dict[str, Any]
-    type: Literal["frame"] = "frame"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ValuesPicture:
+class ValuesPicture(Data):
     """Values at some places of the last two axes, row by row.
 
     `values` run from 0 for `low` to 1 for `high`; `"nan"` stands for a value that is not finite, null for a
@@ -80,19 +80,16 @@ class ValuesPicture:
     values: tuple[float | Literal["nan"] | None, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Values:
+class Values(_Message):
     """Content of the array at a path, as the answer to `AskValues`: a `text`, or an `error`."""
 
     path: str
     text: str | None = None
     picture: ValuesPicture | None = None
     error: str | None = None
-    type: Literal["values"] = "values"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellOutputs:
+class CellOutputs(Data):
     """Outputs of one cell, each as a notebook saves it. `cell` is the id that the notebook gives the cell."""
 
     cell: str
@@ -100,39 +97,29 @@ class CellOutputs:
     outputs: tuple[dict[str, Any], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outputs:
+class Outputs(_Message):
     """Outputs so far of the cells that run, for a page that was reloaded in the middle of one."""
 
     cells: tuple[CellOutputs, ...]
-    type: Literal["outputs"] = "outputs"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellMode:
+class CellMode(_Message, tag="mode"):
     """Whether plain cells run on the processes, as `%dist_mode` sets it."""
 
     on_processes: bool
-    type: Literal["mode"] = "mode"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hello:
+class Hello(_Message):
     """The page shows a view, or has missed a frame: it needs a full frame."""
 
-    type: Literal["hello"] = "hello"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskValues:
+class AskValues(_Message, tag="values"):
     """A person asks for the content of the array at a path."""
 
     path: str
-    type: Literal["values"] = "values"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ViewTraits:
+class ViewTraits(Data):
     """Traits of a view: its still picture, the array to select first, the only session to show, and its form.
 
     The first three are empty for none. A `strip` is the session in one line, which opens as a view; other forms
@@ -148,27 +135,15 @@ class ViewTraits:
 
 
 Request = Hello | AskValues
-_REQUESTS: dict[str, type[Request]] = {"hello": Hello, "values": AskValues}
 
 
 def read_request(data: object) -> Request | None:
     """Return a page's request; None for anything else that arrives on a comm."""
-    found = _REQUESTS.get(str(data.get("type"))) if isinstance(data, dict) else None
-    if found is None:
-        return None
     try:
-        return decode(found, data)
+        found: Request = decode(Request, data)  # type: ignore[arg-type]
     except WireError:
         return None
-
-
-def plain(message: Any) -> Any:
-    """Return a message as data for JSON. A dict in it is passed on unchanged: a snapshot may be large."""
-    if isinstance(message, list | tuple):
-        return [plain(item) for item in message]
-    if not is_dataclass(message):
-        return message
-    return {field.name: plain(getattr(message, field.name)) for field in fields(message)}
+    return found
 
 
 FILLS = {

@@ -3,25 +3,23 @@
 `Program` has the numbers, `ShownProgram` the same with the words of the program's text form. The process of a
 rehearsal reports its programs (`Reported`), a line of JSON each, in a file that its starter names.
 
-Source: imports nothing outside the standard library, as `nbdist.contract.snapshot`, which imports it.
+Source: imports nothing outside the standard library but msgspec, as `nbdist.contract.snapshot`, which imports it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
-from nbdist.contract.wire import Tagged, decode, encode
+from nbdist.contract.wire import Data, Tagged, decode, encode
 
 Direction = Literal["forward", "backward", "both", ""]
 """The direction of a gradient; `both` if the compiler made one collective of several, empty if there is none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeshAxes:
+class MeshAxes(Data):
     """The axes of a user's mesh.
 
     Attributes:
@@ -49,8 +47,7 @@ class MeshAxes:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grouping:
+class Grouping(Data):
     """Which devices exchange data with which; collectives with equal groupings share one object.
 
     Attributes:
@@ -63,8 +60,7 @@ class Grouping:
     pairs: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramMemory:
+class ProgramMemory(Data):
     """Bytes on each device.
 
     Attributes:
@@ -89,8 +85,7 @@ class ProgramMemory:
         return self.arguments + self.outputs + self.temporaries + self.code - self.aliased
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collective:
+class Collective(Data):
     """One operation in which devices exchange data.
 
     Attributes:
@@ -162,8 +157,7 @@ class Collective:
         return 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Buffer:
+class Buffer(Data):
     """A large value that the program computes.
 
     Attributes:
@@ -183,8 +177,7 @@ class Buffer:
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class Refusal(Data):
     """The compiler's message about a program that does not fit.
 
     Attributes:
@@ -198,8 +191,7 @@ class Refusal:
     available: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
+class Program(Data):
     """A compiled program, the same on each device.
 
     Attributes:
@@ -235,8 +227,7 @@ class Program:
     groupings: tuple[Grouping, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Total:
+class Total(Data):
     """Data that all collectives along the same axes move.
 
     Attributes:
@@ -274,8 +265,7 @@ def totals(collectives: Sequence[Collective]) -> list[Total]:
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShownMemory:
+class ShownMemory(Data):
     """Bytes on each device; see `nbdist.contract.program.ProgramMemory`.
 
     `needed` is the total, with aliased bytes counted once.
@@ -289,8 +279,7 @@ class ShownMemory:
     needed: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShownCollective:
+class ShownCollective(Data):
     """One operation in which devices exchange data; see `nbdist.contract.program.Collective`.
 
     `along` names the axes of the user's mesh, or the devices if they are no axes of it; `arrays` the arrays that
@@ -309,8 +298,7 @@ class ShownCollective:
     grouping: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShownValue:
+class ShownValue(Data):
     """A large value that the program computes; `line` as in `ShownCollective`."""
 
     bytes: int
@@ -318,8 +306,7 @@ class ShownValue:
     line: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShownProgram:
+class ShownProgram(Data):
     """A compiled program.
 
     `title` says in words whether it fits. `needed` and `limit` are bytes on each device (for a refused program, as
@@ -345,12 +332,10 @@ class ShownProgram:
     text: str
 
 
-class _Report(Tagged):
-    __slots__ = ()
-    TAG = "event"
+class _Report(Tagged, tag_field="event"):
+    """What a rehearsal's process reports."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Compiling(_Report):
     """A function is being compiled.
 
@@ -361,7 +346,6 @@ class Compiling(_Report):
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled(_Report):
     """A program that a function needs is compiled.
 

@@ -7,16 +7,16 @@ unchanged. The JSON Schema and the TypeScript types of the view are generated fr
 A snapshot carries meshes (grids of device keys) and, for each array, mesh + spec + shape. Which device holds which
 piece is computed from those (`nbdist.pieces`), so a snapshot's size is devices + arrays, not devices × arrays.
 
-Source: imports nothing outside the standard library, since engines import it too.
+Source: imports nothing outside the standard library but msgspec, since engines import it too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from nbdist.contract.program import ShownProgram
+from nbdist.contract.wire import Data, Tagged
 from nbdist.errors import Notice
 
 VERSION = 7
@@ -30,8 +30,7 @@ Slices = tuple[tuple[int, int], ...]
 """Half-open `(start, stop)` element indices, one pair per dimension of the array."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
+class Axis(Data):
     """One named axis of a mesh."""
 
     name: str
@@ -39,8 +38,7 @@ class Axis:
     type: Literal["auto", "explicit", "manual"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mesh:
+class Mesh(Data):
     """A named grid of devices.
 
     `id` is a digest of axes and devices, so that equal meshes made on different processes
@@ -52,8 +50,7 @@ class Mesh:
     devices: tuple[DeviceKey, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class Memory(Data):
     """A device's own memory statistics, in bytes; a number the platform does not give is None.
 
     Source: `jax.Device.memory_stats()`, which answers None on CPU.
@@ -64,8 +61,7 @@ class Memory:
     bytes_limit: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class Device(Data):
     """One accelerator, reported by the process it belongs to.
 
     `live_bytes` sums the pieces of live arrays on it, each buffer counted once; None before
@@ -82,8 +78,7 @@ class Device:
     live_bytes: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedSharding:
+class NamedSharding(Tagged, tag="named"):
     """Mesh + spec: `spec[d]` names the mesh axes that split dimension d, in order.
 
     `spec` has one entry per dimension of the array. Axes in `unreduced` hold partial sums:
@@ -94,20 +89,18 @@ class NamedSharding:
     spec: tuple[tuple[str, ...], ...]
     unreduced: tuple[str, ...]
     memory_kind: str | None
-    kind: Literal["named"] = "named"
+    kind: ClassVar[Literal["named"]] = "named"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SingleDevice:
+class SingleDevice(Tagged, tag="single"):
     """The whole array on one device."""
 
     device: DeviceKey
     memory_kind: str | None
-    kind: Literal["single"] = "single"
+    kind: ClassVar[Literal["single"]] = "single"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PerProcess:
+class PerProcess(Tagged):
     """Each process has an array of its own under this path, whole, on one of its devices.
 
     Made by the monitor out of the processes' `SingleDevice` reports. The values may differ, so each
@@ -116,19 +109,17 @@ class PerProcess:
 
     devices: tuple[DeviceKey, ...]
     memory_kind: str | None
-    kind: Literal["per_process"] = "per_process"
+    kind: ClassVar[Literal["per_process"]] = "per_process"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class Piece(Data):
     """One part of an array and the devices that hold a copy of it."""
 
     slices: Slices
     devices: tuple[DeviceKey, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Indexed:
+class Indexed(Tagged):
     """Any other sharding: its index map, grouped by piece.
 
     Source: `jax.sharding.Sharding.devices_indices_map`.
@@ -136,14 +127,13 @@ class Indexed:
 
     pieces: tuple[Piece, ...]
     memory_kind: str | None
-    kind: Literal["indexed"] = "indexed"
+    kind: ClassVar[Literal["indexed"]] = "indexed"
 
 
 Sharding = NamedSharding | SingleDevice | PerProcess | Indexed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Array:
+class Array(Data):
     """One named array of the users' namespaces.
 
     `path` is the Python expression that reaches it from the namespace, such as
@@ -161,8 +151,7 @@ class Array:
     processes: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayoutRule:
+class LayoutRule(Data):
     """One rule of a layout map: variables whose path `pattern` matches wholly get these axes.
 
     `axes` has one entry per dimension of the variable; None leaves that dimension whole.
@@ -172,8 +161,7 @@ class LayoutRule:
     axes: tuple[str | None, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Distribution:
+class Distribution(Data):
     """The distribution that spreads data and variables over devices: Keras' distribution or TensorFlow's strategy.
 
     `noun` is the framework's word for it, `kind` the name of its class. `mesh` is the id of its mesh; `batch_axis`
@@ -198,8 +186,7 @@ class Distribution:
     processes: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variable:
+class Variable(Data):
     """One variable of a model.
 
     `path` is the framework's own, such as `"sequential/dense/kernel"`, which rules are matched against; `array` is
@@ -222,16 +209,14 @@ class Variable:
     missed: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceBytes:
+class DeviceBytes(Data):
     """Bytes that each of these devices holds."""
 
     devices: tuple[DeviceKey, ...]
     nbytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
+class Model(Data):
     """A model of the users' namespaces, its optimizer's slots included.
 
     `path` is the Python expression that reaches it; `kind` the name of its class. `unmatched` are the patterns of
@@ -249,16 +234,14 @@ class Model:
     processes: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
+class Metric(Data):
     """One named number, such as a loss."""
 
     name: str
     value: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Progress(Data):
     """How far training or evaluation is, as the framework last reported at the end of an epoch or evaluation.
 
     `what` reads like `"fit, epoch 2 of 5"` or `"evaluate, checkpoint ckpt-3"`. A number that is not finite
@@ -280,8 +263,7 @@ ProcessState = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Activity:
+class Activity(Data):
     """Activity of a process: the section of a report that is sent most often.
 
     `cell` is the notebook's execution count, `line` the 1-based line of that cell, `source` that line's text,
@@ -303,8 +285,7 @@ class Activity:
     run: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NameSamples:
+class NameSamples(Data):
     """A short text for each of the user's names after a cell; see `nbdist.engine.probe.samples`.
 
     Attributes:
@@ -316,8 +297,7 @@ class NameSamples:
     texts: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(Data):
     """One process's report about itself. A section that is None has not changed.
 
     Every section is repeated at least every two seconds, so that a kernel that attaches later knows everything
@@ -346,8 +326,7 @@ class Report:
     content_run: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Process:
+class Process(Data):
     """One process as the whole session knows it.
 
     `error` is what it raised (`"ValueError: empty batch"`) or how it ended; `silent_seconds` is the
@@ -374,16 +353,14 @@ class Process:
     progress: Progress | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Version:
+class Version(Data):
     """One value, and the processes that hold it, where all should hold the same."""
 
     processes: tuple[int, ...]
     value: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Disagreement:
+class Disagreement(Data):
     """A disagreement between processes about something that should be the same on all.
 
     `about` reads like `"array w"` or `"mesh in context"`; `versions` has two entries or more, the one
@@ -394,8 +371,7 @@ class Disagreement:
     versions: tuple[Version, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Torus:
+class Torus(Data):
     """The devices of a pod as its network connects them.
 
     `axes` are the dimensions of the torus, the last changes fastest: `z`, `y` and `x`, before them `slice` if
@@ -424,8 +400,7 @@ SessionState = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class Snapshot(Data):
     """Snapshot of the whole session at one moment.
 
     `time` is Unix time in seconds; `sequence` rises with each snapshot of a session. `recovers_at` is when the
@@ -447,6 +422,6 @@ class Snapshot:
     distributions: tuple[Distribution, ...] = ()
     models: tuple[Model, ...] = ()
     disagreements: tuple[Disagreement, ...] = ()
-    notices: tuple[Notice, ...] = field(default=())
+    notices: tuple[Notice, ...] = ()
     torus: Torus | None = None
     program: ShownProgram | None = None

@@ -1,4 +1,4 @@
-"""All that runs on the processes of a session; imports nothing outside the standard library by itself.
+"""All that runs on the processes of a session; imports nothing outside the standard library but msgspec by itself.
 
 In come cells, as ipyparallel's execute requests with a label; calls of a kernel, each a name, JSON and raw
 buffers; questions that are answered while a cell runs; and interrupts. Out go the replies, the output of cells,

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec import structs
 
 from nbdist.contract.snapshot import (
     Activity,
@@ -246,7 +248,7 @@ def distribution_differences(
         held: dict[Distribution | None, list[int]] = {}
         for process_id in sorted(group & of.keys()):
             one = of[process_id]
-            held.setdefault(one and replace(one, replica_batches=()), []).append(process_id)
+            held.setdefault(one and structs.replace(one, replica_batches=()), []).append(process_id)
         if len(held) > 1:
             texts = _distribution_texts(list(held), meshes)
             return (disagreement("distribution", zip(held.values(), texts, strict=True)),)

@@ -7,8 +7,10 @@ result stays the same object.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
+
+from msgspec import structs
 
 from nbdist.contract.snapshot import (
     Array,
@@ -52,7 +54,7 @@ class ArrayVersion:
         """Return the array for a snapshot; `reporting` is the number of processes whose arrays are known."""
         if len(self.processes) == reporting:
             return self.array
-        return replace(self.array, processes=self.processes)
+        return structs.replace(self.array, processes=self.processes)
 
 
 class ArrayIndex:
@@ -145,7 +147,7 @@ class _Owners:
             if len(devices) == 1
             else PerProcess(devices=devices, memory_kind=kind)
         )
-        return ArrayVersion(array=replace(array, sharding=sharding), processes=processes)
+        return ArrayVersion(array=structs.replace(array, sharding=sharding), processes=processes)
 
     def _processes_of(self, groups: list[EqualArrays]) -> tuple[int, ...]:
         key = tuple(map(id, groups))
@@ -207,7 +209,7 @@ def _describe(process_id: int, section: Section) -> tuple[Section, tuple[DeviceK
         sharding = array.sharding
         if isinstance(sharding, SingleDevice) and sharding.device.startswith(own):
             devices.append(sharding.device)
-            array = replace(array, sharding=replace(sharding, device=OWN_DEVICE))
+            array = structs.replace(array, sharding=structs.replace(sharding, device=OWN_DEVICE))
         described.append(array)
     return tuple(described), tuple(devices)
 
@@ -260,7 +262,7 @@ class FrameworkIndex:
             self._merged = None
         if models is not None and reported.models != models:
             reported.models = models
-            bare = (replace(model, totals=()) for model in models)
+            bare = (structs.replace(model, totals=()) for model in models)
             reported.described = tuple(self._known.setdefault(one, one) for one in bare)
             self._merged = None
 
@@ -290,11 +292,11 @@ class FrameworkIndex:
         versions_of = self._versions()
         return Merged(
             distributions=tuple(
-                replace(one, processes=_unless_all(tuple(ids), len(of)))
+                structs.replace(one, processes=_unless_all(tuple(ids), len(of)))
                 for one, ids in set_by.items()
             ),
             models=tuple(
-                replace(
+                structs.replace(
                     model,
                     processes=_unless_all(ids, reporting),
                     totals=self._totals(model.path, ids),

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import zmq
+from msgspec import structs
 
 from nbdist.contract.iopub import AsideAnswer, message_of
 from nbdist.contract.snapshot import Activity, Array, DeviceKey, Mesh, Report, Snapshot
@@ -385,7 +386,7 @@ def aged(activity: Activity, seconds: float) -> Activity:
     """Return the activity as it is `seconds` later, if nothing else has changed."""
     if activity.state == "idle":
         return activity
-    return replace(
+    return structs.replace(
         activity,
         cell_seconds=None if activity.cell_seconds is None else activity.cell_seconds + seconds,
         line_seconds=None if activity.line_seconds is None else activity.line_seconds + seconds,

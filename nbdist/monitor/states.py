@@ -8,8 +8,10 @@ the processes and hosts in trouble and what happens next (`trouble`), a large ar
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
+
+from msgspec import structs
 
 from nbdist.contract.page import LARGE_BYTES
 from nbdist.contract.snapshot import (
@@ -187,7 +189,7 @@ def has_left(activity: Activity, run: int) -> bool:
 
 def at_rest(activity: Activity) -> Activity:
     """Return the activity of the same process, idle."""
-    return replace(
+    return structs.replace(
         activity,
         state="idle",
         cell=None,

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import combinations, product
 from math import prod
 from typing import Any
+
+from msgspec import structs
 
 from nbdist.contract.program import MeshAxes
 from nbdist.errors import ProgramError
@@ -364,7 +365,7 @@ def _cut_at_slices(mesh: MeshAxes) -> MeshAxes:
             if part > 1 or size == 1:
                 names.append(name)
                 shape.append(part)
-    return replace(mesh, names=tuple(names), shape=tuple(shape))
+    return structs.replace(mesh, names=tuple(names), shape=tuple(shape))
 
 
 def _slice_numbers(text: str) -> tuple[int, ...]:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from nbdist.contract.program import Collective, Direction, Grouping, MeshAxes
 from nbdist.errors import ProgramError
 from nbdist.program.axes import (
@@ -131,7 +133,7 @@ class Collectives:
             # The type of a send is a tuple: its operand, then values for its own use.
             (array, *_) = shapes_in(found.type)
             made = self._made(_Found(computation, found), kind, ids, self._runs.times(computation))
-            yield replace(
+            yield structs.replace(
                 made,
                 axes=axes,
                 devices=devices,
@@ -186,7 +188,7 @@ class Collectives:
         if kind == "all-reduce" and self._is_sliced(each, outer):
             kind, fused = "reduce-scatter", "all-reduce and dynamic-slice in one fusion"
         made = self._made(each, kind, groups, times)
-        return replace(
+        return structs.replace(
             made,
             axes=axes,
             devices=devices,

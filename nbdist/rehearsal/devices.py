@@ -23,6 +23,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, SingleDev
 
 from nbdist.contract import snapshot
 from nbdist.contract.program import MeshAxes
+from nbdist.contract.wire import Data
 from nbdist.errors import OptionError, RehearsalError
 from nbdist.program.axes import mesh_axes
 from nbdist.rehearsal.mesh import axes_over, check_slices
@@ -296,8 +297,7 @@ def _of_jax(jaxpr: Any) -> bool:
     return filename is not None and Path(filename).is_relative_to(Path(jax.__file__).parent)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Laid:
+class Laid(Data):
     """A sharding over the pod's devices as plain data.
 
     Attributes:

@@ -11,7 +11,6 @@ arrays on the pod as plain data, which another process with the same pod can rea
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import gzip
 import hashlib
@@ -24,11 +23,12 @@ import stat
 import tempfile
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import jax
+from msgspec import structs
 
 import nbdist.contract.program
 import nbdist.contract.snapshot
@@ -36,7 +36,7 @@ import nbdist.program
 import nbdist.rehearsal.devices
 from nbdist.contract.program import MeshAxes, Program
 from nbdist.contract.snapshot import Array, Device, NamedSharding, Snapshot
-from nbdist.contract.wire import decode, encode
+from nbdist.contract.wire import Data, decode, encode
 from nbdist.errors import Notice, RehearsalError, WireError
 from nbdist.notation import count_text
 from nbdist.program.compiled import program_of, refused
@@ -84,8 +84,7 @@ class CachedProgram:
     arguments: tuple[Laid | None, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _File:
+class _File(Data):
     program: Program | None
     out_shardings: tuple[Laid, ...] | None
     arguments: tuple[Laid | None, ...]
@@ -202,25 +201,20 @@ def _settings() -> list[tuple[str, str]]:
 _MODULE = re.compile(r"module @([\w.-]+)")
 
 
-class PodProgram(Program):
+class PodProgram(Program, dict=True):
     """A program compiled for a pod: a `Program`, with a picture of it on the pod."""
-
-    __slots__ = ("_make",)
-
-    _make: Callable[[Program], Snapshot]
 
     @classmethod
     def of(cls, program: Program, make: Callable[[Program], Snapshot]) -> Self:
         """Return a program together with the function that makes its snapshot."""
-        made = cls(
-            **{each.name: getattr(program, each.name) for each in dataclasses.fields(program)}
-        )
-        object.__setattr__(made, "_make", make)
+        made = cls(**structs.asdict(program))
+        made.__dict__["make"] = make  # no field, so it is neither compared nor sent
         return made
 
     def snapshot(self) -> Snapshot:
         """Return the pod with the bytes the program needs on each device, its arguments, and the program."""
-        return self._make(self)
+        found: Snapshot = self.__dict__["make"](self)
+        return found
 
     def picture(self) -> Picture:
         """Return a picture of the pod, the program's mesh and arguments on it, and the program."""
@@ -296,7 +290,7 @@ def _arguments(lowered: Any, given: Sequence[Laid | None]) -> list[tuple[Array, 
         sharding = one.sharding
         if isinstance(sharding, NamedSharding):
             rest = len(info.shape) - len(sharding.spec)
-            sharding = replace(sharding, spec=(*sharding.spec, *[()] * rest))
+            sharding = structs.replace(sharding, spec=(*sharding.spec, *[()] * rest))
         array = Array(
             path=_name(path),
             shape=tuple(info.shape),
@@ -437,7 +431,7 @@ class Programs:
                 ) from error
             arguments = _laid(lowered, given)
             meshes = (one.mesh for one in arguments if one is not None and one.mesh is not None)
-            return CachedProgram(replace(program, mesh=next(meshes, None)), None, arguments)
+            return CachedProgram(structs.replace(program, mesh=next(meshes, None)), None, arguments)
         chosen = jax.tree.leaves(compiled.input_shardings, is_leaf=lambda leaf: leaf is None)
         return CachedProgram(
             program_of(compiled, limit=self._devices.topology.device_memory_bytes),

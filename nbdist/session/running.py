@@ -9,6 +9,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import structs
+
 from nbdist.contract.calls.engine import AskLastFailure, Complete
 from nbdist.contract.calls.namespace import AskUsed
 from nbdist.contract.cells import Doubt, OpenCell, PastCell
@@ -413,7 +415,7 @@ class Cells:
         self._engines.living().monitor.sent(targets, run)
 
     def _requested(self, cell: OpenCell) -> None:
-        self.history.begun(replace(cell, in_step=self._engines.in_step_at))
+        self.history.begun(structs.replace(cell, in_step=self._engines.in_step_at))
 
     def ended(self, end: EndOfCell) -> ProcessFacts:
         """Record a cell that has ended, and bring the processes in step."""

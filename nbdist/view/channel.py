@@ -25,9 +25,9 @@ from nbdist.contract.page import (
     Outputs,
     Values,
     ValuesPicture,
-    plain,
     read_request,
 )
+from nbdist.contract.wire import encode
 from nbdist.errors import NbdistError
 from nbdist.spelling import Door, through
 from nbdist.view.feed import Feed, OutputsOf, Plain, Source
@@ -79,7 +79,7 @@ def answer_values(
       path: The array's path.
       send: Sends a message to the view that asked.
     """
-    kernel.io_loop.add_callback(lambda: send(plain(_values(feed, path))))
+    kernel.io_loop.add_callback(lambda: send(encode(_values(feed, path))))
 
 
 def _values(feed: Source, path: str) -> Values:
@@ -128,7 +128,7 @@ class RepeatedOutputs:
         cells = outputs(self._running)
         if not cells:
             return None
-        message: dict[str, Any] = plain(Outputs(cells=tuple(cells)))
+        message: dict[str, Any] = encode(Outputs(cells=tuple(cells)))
         text = json.dumps(message, default=str)
         content = hash(text)
         if content == self._sent and now - self._sent_at < UNCHANGED_SECONDS:
@@ -174,7 +174,7 @@ class Broadcast:
     def say_mode(self) -> None:
         """Send whether plain cells run on the processes."""
         if self.kernel is not None and self.on_processes is not None:
-            broadcast(self.kernel, COMM_ID, plain(CellMode(on_processes=self.on_processes())))
+            broadcast(self.kernel, COMM_ID, encode(CellMode(on_processes=self.on_processes())))
 
     def take(self, frame: Plain) -> None:
         """Send one frame, and after a full frame the mode and the outputs of cells; called by the feed."""

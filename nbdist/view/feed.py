@@ -11,11 +11,11 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
-from nbdist.contract.page import CellOutputs, Frame, plain
+from nbdist.contract.page import CellOutputs, Frame
 from nbdist.contract.snapshot import Snapshot
 from nbdist.contract.wire import encode
 from nbdist.interrupts import put_off
@@ -40,7 +40,7 @@ REPEAT_SHARE = 0.05
 """The largest part of its time that the feed may spend on repeating the full state."""
 
 Plain = dict[str, Any]
-"""A message as `nbdist.contract.page.plain` makes it."""
+"""A message as plain data."""
 
 OutputsOf = Callable[[Collection[str]], Sequence[CellOutputs]]
 """A function like `ShownCells.of`: returns the outputs of the running cells and of the given ones."""
@@ -203,10 +203,10 @@ class Feed:
         sent = self._sent
         if snapshot is sent:
             return changed
-        for field in fields(Snapshot):
-            value = getattr(snapshot, field.name)
-            if sent is None or value != getattr(sent, field.name):
-                changed[field.name] = encode(value)
+        for name in Snapshot.__struct_fields__:
+            value = getattr(snapshot, name)
+            if sent is None or value != getattr(sent, name):
+                changed[name] = encode(value)
         # Stored only now: a snapshot that cannot be encoded must not count as partly sent.
         self._sent = snapshot
         self._sections |= changed
@@ -249,7 +249,7 @@ class Feed:
             self.on_fault(text)
 
     def _frame(self, base: int | None, sections: dict[str, Any], age: float) -> Plain:
-        frame: Plain = plain(
+        frame: Plain = encode(
             Frame(stream=self._stream, sequence=self._number, base=base, age=age, snapshot=sections)
         )
         return frame
@@ -284,7 +284,7 @@ class OneFrame:
 
     def refresh(self, sink: Sink) -> None:
         """Send the frame to a view."""
-        sink.take(plain(self.whole))
+        sink.take(encode(self.whole))
 
 
 Source = Feed | OneFrame

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import PurePath
+
+from msgspec import structs
 
 from nbdist.contract.calls.inspection import ProgramFound
 from nbdist.contract.program import (
@@ -224,7 +226,9 @@ def compiled_snapshot(
         sequence=1,
         time=0.0,
         state="compiled" if program.refusal is None else "refused",
-        devices=tuple(replace(device, memory=memory, live_bytes=None) for device in devices),
+        devices=tuple(
+            structs.replace(device, memory=memory, live_bytes=None) for device in devices
+        ),
         meshes=tuple(known),
         arrays=tuple(arrays),
         arrays_omitted=arrays_omitted,

@@ -16,7 +16,8 @@ import anywidget
 import traitlets
 from ipywidgets import Widget
 
-from nbdist.contract.page import MIME_TYPE, AskValues, Frame, Hello, ViewTraits, plain, read_request
+from nbdist.contract.page import MIME_TYPE, AskValues, Frame, Hello, ViewTraits, read_request
+from nbdist.contract.wire import encode
 from nbdist.errors import NbdistError
 from nbdist.view.channel import (
     Broadcast,
@@ -33,7 +34,7 @@ def packed(frame: Frame) -> str:
 
     Plain JSON would be large: a notebook has each number of a list on a line of its own.
     """
-    text = json.dumps(plain(frame), separators=(",", ":"))
+    text = json.dumps(encode(frame), separators=(",", ":"))
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
@@ -113,7 +114,7 @@ class View(anywidget.AnyWidget):
             form=self.form,
             packed=None if whole is None else packed(whole),
         )
-        payload = {"model_id": self.model_id, **plain(traits)}
+        payload = {"model_id": self.model_id, **encode(traits)}
         # A front end that knows neither the MIME type nor widgets shows nothing here, only the picture after it.
         return {**data, "text/plain": "", MIME_TYPE: payload}, metadata
 

@@ -18,7 +18,7 @@ from tests.variants import cases
 
 SESSION = f"""
 import json, threading, time
-from dataclasses import replace
+from msgspec import structs
 from pathlib import Path
 from IPython.display import HTML, display
 from nbdist.contract.snapshot import Snapshot
@@ -35,13 +35,13 @@ Channel(feed).open()
 def train():
     # A line that moves on, as in a training loop.
     for step in range(100_000):
-        processes = tuple(replace(p, line=step, silent_seconds=0.0) for p in snapshot.processes)
-        feed.push(replace(snapshot, processes=processes, sequence=step, time=time.time()))
+        processes = tuple(structs.replace(p, line=step, silent_seconds=0.0) for p in snapshot.processes)
+        feed.push(structs.replace(snapshot, processes=processes, sequence=step, time=time.time()))
         time.sleep(0.1)
 
 threading.Thread(target=train, daemon=True).start()
 """
-STOPPED = "snapshot = replace(snapshot, state='stopped')"
+STOPPED = "snapshot = structs.replace(snapshot, state='stopped')"
 SHOW = """
 display(View(feed, view_id="v1", focus="params.dense1.kernel"))
 display(HTML('<div class="nbdist-still" data-nbdist-view="v1">the still picture</div>'))

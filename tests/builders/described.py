@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec import structs
 
 from nbdist.contract.calls import PROTOCOL
 from nbdist.contract.calls.engine import Described
@@ -29,4 +30,4 @@ IDLE = Described(
 
 def reported(host: str = "h1", **facts: Any) -> Described:
     """One on this host on which nothing has been started yet, but for these facts."""
-    return replace(IDLE, host=host, **facts)
+    return structs.replace(IDLE, host=host, **facts)

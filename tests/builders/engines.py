@@ -6,10 +6,12 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import groupby
 from types import SimpleNamespace
 from typing import Any, Self
+
+from msgspec import structs
 
 from nbdist.contract.asides import Aside
 from nbdist.contract.calls import Call, Done
@@ -172,7 +174,7 @@ class FakeEngines:
 
     def send(self, process_id: int, call: Call[Any]) -> Pending:
         self.asked.append((call.NAME, process_id))
-        arguments = {one.name: getattr(call, one.name) for one in fields(call)}  # type: ignore[arg-type]
+        arguments = {one.name: getattr(call, one.name) for one in structs.fields(call)}  # type: ignore[arg-type]
         answer = self.answers[call.NAME](process_id, **arguments)
         if isinstance(answer, Sent):
             answer = trail(answer)
@@ -217,7 +219,7 @@ def sent(programs: int = 0, names: int = 0, **facts: Any) -> Sent:
         unsettled=False,
         proven=None,
     )
-    return replace(counts, **facts)
+    return structs.replace(counts, **facts)
 
 
 def trail(

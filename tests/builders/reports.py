@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec import structs
 
 from nbdist.contract.snapshot import (
     VERSION,
@@ -36,7 +36,7 @@ IDLE = Activity(
     rss_bytes=1000,
     context_mesh=None,
 )
-RUNNING = replace(
+RUNNING = structs.replace(
     IDLE,
     state="running",
     cell=12,
@@ -50,7 +50,7 @@ RUNNING = replace(
 
 def running(**changes):
     """A process in the middle of a cell."""
-    return replace(RUNNING, **changes)
+    return structs.replace(RUNNING, **changes)
 
 
 def named(path="w", spec=(("data",), ("model",)), *, mesh="m", shape=(512, 256), dtype="float32"):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from jax.sharding import PartitionSpec as P
+from msgspec import structs
 from world import Held, World
 
 from nbdist.contract.snapshot import (
@@ -165,7 +164,7 @@ def keras_disagree() -> dict:
         auto_shard=True,
         processes=(0, 1, 3),
     )
-    other = replace(
+    other = structs.replace(
         parallel, kind="ModelParallel", mesh=world.mesh(grid).id, rules=RULES[:2], processes=(2,)
     )
     whole = world.named("model.layers[0].kernel", (512, 256), flat, P(), processes=(0, 1, 3))

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import jax
 import numpy as np
 from jax.sharding import PartitionSpec, SingleDeviceSharding
+from msgspec import structs
 
 from nbdist.contract.snapshot import (
     Array,
@@ -254,7 +255,7 @@ class World:
             error=None,
             silent_seconds=0.1,
         )
-        return replace(idle, **changes)
+        return structs.replace(idle, **changes)
 
     def case(self, grids: Sequence, held: Sequence[Held], **changes) -> dict:
         """A golden file's content: an idle session with these meshes and arrays."""
@@ -269,7 +270,7 @@ class World:
             arrays=tuple(one.array for one in held),
         )
         return {
-            "snapshot": replace(snapshot, **changes),
+            "snapshot": structs.replace(snapshot, **changes),
             "expected": [one.expected for one in held],
         }
 

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from nbdist.contract.snapshot import Array, Axis, Indexed, Mesh, NamedSharding, Piece, Snapshot
 from nbdist.contract.wire import decode
@@ -119,7 +119,7 @@ def test_pieces_of_different_shapes_are_said_to_be_so():
 
 def test_an_array_without_elements_has_pieces_of_no_bytes():
     snapshot, meshes, _ = read("axes_2")
-    empty = replace(snapshot.arrays[0], shape=(0, 256), nbytes=0)
+    empty = structs.replace(snapshot.arrays[0], shape=(0, 256), nbytes=0)
     assert split(empty, meshes).piece_bytes == 0
     assert {part.slices[0] for part in pieces(empty, meshes)} == {(0, 0)}
 

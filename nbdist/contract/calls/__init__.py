@@ -1,16 +1,23 @@
-"""Calls from a kernel to an engine, and their answers: one dataclass for each call, one for each answer.
+"""Calls from a kernel to an engine, and their answers: one type for each call, one for each answer.
 
 A call travels as its name and JSON one way, its answer as JSON back, with raw buffers beside either. Data whose
-shape does not fit its dataclass raises a `WireError` on either side; only this call fails.
+shape does not fit its type raises a `WireError` on either side; only this call fails.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-from nbdist.contract.wire import Plain, Request, answer_type, decode, encode, in_small_letters
+from nbdist.contract.wire import (
+    Data,
+    Plain,
+    Request,
+    answer_type,
+    decode,
+    encode,
+    in_small_letters,
+)
 from nbdist.errors import WireError
 
 PROTOCOL = 16
@@ -21,7 +28,7 @@ C = TypeVar("C", bound="Call[Any]")
 
 
 class Call(Request[A]):
-    """One call: a dataclass of its arguments, derived from `Call[...]` with the dataclass of its answer.
+    """One call: its arguments, derived from `Call[...]` with the type of its answer.
 
     Attributes:
       NAME: The name by which the engine knows the call: the words of the class's name in small letters, without
@@ -32,15 +39,14 @@ class Call(Request[A]):
         reply then says whether it has.
     """
 
-    __slots__ = ()
     NAME: ClassVar[str]
     INTERRUPTIBLE: ClassVar[bool] = False
     GLANCES: ClassVar[bool] = False
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
         if "NAME" not in vars(cls):
-            cls.NAME = in_small_letters(cls).removeprefix("ask_")
+            cls.NAME = in_small_letters(cls.__name__).removeprefix("ask_")
 
     @classmethod
     def answer_from(cls, data: Plain) -> A:
@@ -53,21 +59,18 @@ class Call(Request[A]):
         return answer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class Done(Data):
     """Answer of a call that only says that it succeeded."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
+class Failed(Data):
     """An exception that a call raised: its class name (a class of `nbdist.errors` if it is ours) and its text."""
 
     type: str
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class Reply(Data):
     """Reply to a call: the answer as plain data, or the exception.
 
     `computed` says that the process used devices of other processes for the call.

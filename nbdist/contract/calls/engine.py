@@ -1,7 +1,7 @@
 """Calls about an engine: its identity, its start, how its cells ended, what must agree, completions of names.
 
 `Evaluating` and `EvaluatingExpression` are the bases of the calls that may compute on other processes' devices. At
-the end stand the parameters of a start, a dataclass for each stage of a framework. `Initialize` carries them as
+the end stand the parameters of a start, a type for each stage of a framework. `Initialize` carries them as
 plain data, since only the two halves of the session's framework know their classes: in
 `nbdist.launch.frameworks` and in `nbdist.engine.frameworks`.
 """
@@ -9,17 +9,17 @@ plain data, since only the two halves of the session's framework know their clas
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal, Self, TypeVar
+
+from msgspec import structs
 
 from nbdist.contract.calls import PROTOCOL, Call
 from nbdist.contract.cells import Facts
 from nbdist.contract.iopub import Kept
-from nbdist.contract.wire import Plain, decode
+from nbdist.contract.wire import Data, Plain, Tagged, decode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherNbdist:
+class OtherNbdist(Data):
     """Answer of an engine with another version of nbdist; only its version and where it runs are read."""
 
     nbdist: str
@@ -27,16 +27,14 @@ class OtherNbdist:
     process_id: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Membership:
+class Membership(Data):
     """The number of a process in its framework's cluster, and how many processes the cluster has."""
 
     process_id: int
     count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsedDevices:
+class UsedDevices(Data):
     """A framework's devices: how many here (`local`) and in its cluster (`everywhere`), and of which platform."""
 
     local: int
@@ -44,8 +42,7 @@ class UsedDevices:
     platform: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Described:
+class Described(Data):
     """Description of an engine that somebody else has started, and of the state of its framework.
 
     Attributes:
@@ -81,7 +78,6 @@ class Described:
     port: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Who(Call[Described | OtherNbdist]):
     """Call to describe an engine that nbdist has not started; changes nothing.
 
@@ -99,14 +95,12 @@ class Who(Call[Described | OtherNbdist]):
         return _other(data) or decode(Described, data)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Late:
+class Late(Data):
     """The names of variables that came too late to have an effect."""
 
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Prepare(Call[Late]):
     """Call to set variables that a process which nbdist starts has from its first moment."""
 
@@ -114,8 +108,7 @@ class Prepare(Call[Late]):
     framework: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Greeted:
+class Greeted(Data):
     """Identity of an engine: versions, process id, where it runs, and its routing name."""
 
     protocol: int
@@ -127,7 +120,6 @@ class Greeted:
     ident: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Greet(Call[Greeted | OtherNbdist]):
     """The first message: makes the engine ready. `process_id` is None if the engine's environment has it."""
 
@@ -149,8 +141,7 @@ def _other(data: Plain) -> OtherNbdist | None:
     return decode(OtherNbdist, {name: data[name] for name in known if name in data})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Initialized:
+class Initialized(Data):
     """Facts about a process that has joined the framework's cluster; None for facts that do not apply.
 
     Attributes:
@@ -177,11 +168,10 @@ class Initialized:
 
     def after(self, earlier: Initialized) -> Initialized:
         """Return this answer, completed by the fields of an earlier answer."""
-        known = {one.name: getattr(self, one.name) for one in fields(self)}
-        return replace(earlier, **{name: it for name, it in known.items() if it is not None})
+        known = {name: value for name, value in structs.asdict(self).items() if value is not None}
+        return structs.replace(earlier, **known)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Initialize(Call[Initialized]):
     """Call to join the framework's cluster; blocks until all processes have joined.
 
@@ -193,15 +183,13 @@ class Initialize(Call[Initialized]):
     stage: Any
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completions:
+class Completions(Data):
     """The text before the cursor that is replaced, and the texts that may replace it."""
 
     text: str
     matches: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Complete(Call[Completions]):
     """Call to complete `code` at `cursor`, a position in characters."""
 
@@ -211,14 +199,12 @@ class Complete(Call[Completions]):
     cursor: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inspected:
+class Inspected(Data):
     """IPython's help for a name, by MIME type; texts only."""
 
     data: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Inspect(Call[Inspected]):
     """Call to return IPython's help for `symbol?` (detail 0) or `symbol??` (detail 1)."""
 
@@ -228,14 +214,12 @@ class Inspect(Call[Inspected]):
     detail: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
+class Looked(Data):
     """The number of the newest report; 0 if nothing reports."""
 
     sequence: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Look(Call[Looked]):
     """Call to have the probe report changes now, with `again` also all that was reported before."""
 
@@ -243,8 +227,7 @@ class Look(Call[Looked]):
     again: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellEnd:
+class CellEnd(Data):
     """How the cell of a request ended: its exception (None if it succeeded), and when, in Unix seconds."""
 
     request: str
@@ -252,15 +235,13 @@ class CellEnd:
     time: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recalled:
+class Recalled(Data):
     """How a cell ended, None if that is not known, and the part of its output that is kept."""
 
     end: CellEnd | None
     kept: Kept
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Recall(Call[Recalled]):
     """Call to find out how the cell of a request ended.
 
@@ -270,43 +251,37 @@ class Recall(Call[Recalled]):
     request: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LastFailure:
+class LastFailure(Data):
     """The exception of the last cell that failed; None if no cell failed."""
 
     error: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AskLastFailure(Call[LastFailure]):
     """Call to return the exception of the last cell that failed here."""
 
     NAME: ClassVar[str] = "failure"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportedModules:
+class ImportedModules(Data):
     """The names of modules."""
 
     modules: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AskImported(Call[ImportedModules]):
     """Call to find the modules of the process that come from these files."""
 
     paths: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
+class Agreement(Data):
     """Digests or facts, by topic, that must be equal on all processes before they run a cell."""
 
     digests: Mapping[str, str] | None = None
     facts: Facts | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AskAgreement(Call[Agreement]):
     """Call to compute digests or facts that must be equal before the cell `code`; runs nothing of the cell.
 
@@ -322,7 +297,6 @@ class AskAgreement(Call[Agreement]):
 A = TypeVar("A", covariant=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluating(Call[A]):
     """A call that may compute on the devices of other processes, as code that a person wrote does.
 
@@ -341,20 +315,17 @@ class Evaluating(Call[A]):
         return self
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluatingExpression(Evaluating[A]):
     """A call that evaluates an expression in the user's namespace."""
 
     expression: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmptyStage:
+class EmptyStage(Data):
     """Stage of a framework that needs no parameters."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JaxStage:
+class JaxStage(Data):
     """Stage that joins a cluster of JAX.
 
     Attributes:
@@ -370,8 +341,7 @@ class JaxStage:
     gloo: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KerasArguments:
+class KerasArguments(Data):
     """The arguments of `keras.distribution.initialize`."""
 
     job_addresses: str
@@ -379,8 +349,7 @@ class KerasArguments:
     process_id: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KerasStage:
+class KerasStage(Data):
     """Stage that joins a cluster of Keras.
 
     Attributes:
@@ -400,8 +369,7 @@ class KerasStage:
     late: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DevicesStage:
+class DevicesStage(Tagged, tag="devices"):
     """Stage that says which devices TensorFlow has on this process.
 
     Attributes:
@@ -413,11 +381,10 @@ class DevicesStage:
     platform: str
     devices: int | None
     local_device_ids: tuple[int, ...] | None
-    kind: Literal["devices"] = "devices"
+    kind: ClassVar[Literal["devices"]] = "devices"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StrategyStage:
+class StrategyStage(Tagged, tag="strategy"):
     """Stage that makes the strategy of TensorFlow.
 
     Attributes:
@@ -433,7 +400,7 @@ class StrategyStage:
     process_id: int
     workers: tuple[int, ...]
     again: bool = False
-    kind: Literal["strategy"] = "strategy"
+    kind: ClassVar[Literal["strategy"]] = "strategy"
 
 
 TensorFlowStage = DevicesStage | StrategyStage

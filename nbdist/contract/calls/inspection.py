@@ -6,20 +6,21 @@ One call passes on what a person does with a widget.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
+
+from msgspec import field
 
 from nbdist.contract.calls import Call, Done
 from nbdist.contract.calls.engine import Evaluating, EvaluatingExpression
 from nbdist.contract.program import Program
 from nbdist.contract.snapshot import Array, Distribution, Mesh, Model
+from nbdist.contract.wire import Data, Tagged
 
 MIME = "application/vnd.nbdist.summary+json"
 """The MIME type of an `ArraySummary`, which goes beside the text that JAX gives the array."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Numbers:
+class Numbers(Data):
     """A few numbers about the values of a piece.
 
     Attributes:
@@ -39,8 +40,7 @@ class Numbers:
     sum: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PieceSummary:
+class PieceSummary(Data):
     """One piece of the array.
 
     Attributes:
@@ -56,8 +56,7 @@ class PieceSummary:
     values: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArraySummary:
+class ArraySummary(Data):
     """One process's part of the summary of an array: of the corners, of a picture, and of a few numbers.
 
     A process answers it to a kernel that asks; a cell displays it as the MIME type `MIME`.
@@ -77,8 +76,7 @@ class ArraySummary:
     pieces: tuple[PieceSummary, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArraysFound:
+class ArraysFound(Tagged, tag="arrays"):
     """The arrays of an expression, as a report describes them.
 
     Attributes:
@@ -96,18 +94,16 @@ class ArraysFound:
     same: Mapping[str, str] = field(default_factory=dict)
     omitted: int = 0
     closed: int = 0
-    kind: Literal["arrays"] = "arrays"
+    kind: ClassVar[Literal["arrays"]] = "arrays"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FindShards(EvaluatingExpression[ArraysFound]):
     """Call to find where the pieces of one array lie, or of all arrays of a tree."""
 
     NAME: ClassVar[str] = "shards"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PieceNan:
+class PieceNan(Data):
     """A piece that has NaN or infinite values.
 
     Attributes:
@@ -125,8 +121,7 @@ class PieceNan:
     inf: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArrayNan:
+class ArrayNan(Data):
     """An array that has NaN or infinite values, or an array that has no values any more: then `pieces` is None."""
 
     path: str
@@ -135,8 +130,7 @@ class ArrayNan:
     pieces: tuple[PieceNan, ...] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NanCounts:
+class NanCounts(Data):
     """Counts of NaN and infinite values in one process's own pieces.
 
     Attributes:
@@ -152,15 +146,13 @@ class NanCounts:
     closed: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CountNan(EvaluatingExpression[NanCounts]):
     """Call to count NaN and infinite values in the process's pieces of a tree."""
 
     NAME: ClassVar[str] = "nan"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramFound:
+class ProgramFound(Data):
     """The program that a call would run.
 
     Attributes:
@@ -172,15 +164,13 @@ class ProgramFound:
     digest: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CompileCall(EvaluatingExpression[ProgramFound]):
     """Call to compile, and not to run, the program of a call; `expression` is that call."""
 
     NAME: ClassVar[str] = "program"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class Summary(Data):
     """The answer to `Summarize`: what a process can say about its part of an array.
 
     Attributes:
@@ -196,7 +186,6 @@ class Summary:
     places: ArraySummary | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Summarize(Call[Summary]):
     """Call to summarize the process's part of the array at a path, as reports name it; evaluates nothing."""
 
@@ -205,7 +194,6 @@ class Summarize(Call[Summary]):
     path: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class UseWidget(Evaluating[Done]):
     """Call to pass on a person's action on a widget in the notebook.
 
@@ -221,17 +209,15 @@ class UseWidget(Evaluating[Done]):
     binary: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelFound:
+class ModelFound(Tagged, tag="model"):
     """A model, the meshes of its variables, and the distributions that are set."""
 
     model: Model
     meshes: tuple[Mesh, ...]
     distributions: tuple[Distribution, ...]
-    kind: Literal["model"] = "model"
+    kind: ClassVar[Literal["model"]] = "model"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FindLayout(EvaluatingExpression[ModelFound | ArraysFound]):
     """Call to find the layout of one model or layer; for other values that hold arrays, as `FindShards`."""
 

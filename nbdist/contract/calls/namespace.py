@@ -8,17 +8,18 @@ to them. All copies that are made at one moment are a round, which has the same 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import field
 
 from nbdist.contract.calls import Call, Done
 from nbdist.contract.calls.engine import Evaluating
 from nbdist.contract.calls.stepping import Origin
 from nbdist.contract.calls.values import Box, Named, Room
+from nbdist.contract.wire import Data
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamespaceArray:
+class NamespaceArray(Data):
     """An array that a namespace leads to, and the parts of it that its process has.
 
     Attributes:
@@ -45,8 +46,7 @@ class NamespaceArray:
         return *self.pieces, *self.kept
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
+class LeftOut(Data):
     """A name that cannot go to another process: the type of its value, and why."""
 
     name: str
@@ -54,8 +54,7 @@ class LeftOut:
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Things:
+class Things(Data):
     """Settings, modules and registered functions of a process, each under the name that a person reads.
 
     Attributes:
@@ -67,7 +66,6 @@ class Things:
     failed: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OfferThings(Call[Things]):
     """Call to describe a process's things, beside the user's names; one buffer holds those that another can take.
 
@@ -80,7 +78,6 @@ class OfferThings(Call[Things]):
     described: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TakeThings(Call[Things]):
     """Call to set the things in the buffer, and to import the modules that the other process has imported.
 
@@ -93,8 +90,7 @@ class TakeThings(Call[Things]):
     own: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamespaceOffer:
+class NamespaceOffer(Data):
     """The namespace that a process offers.
 
     Attributes:
@@ -117,7 +113,6 @@ class NamespaceOffer:
     changes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OfferNamespace(Call[NamespaceOffer]):
     """Call to hold the user's namespace for a kernel that takes it to a new process.
 
@@ -135,8 +130,7 @@ class OfferNamespace(Call[NamespaceOffer]):
     things: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamespacePacked:
+class NamespacePacked(Data):
     """A namespace that was packed again.
 
     Attributes:
@@ -146,7 +140,6 @@ class NamespacePacked:
     left_out: tuple[LeftOut, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PackAgain(Call[NamespacePacked]):
     """Call to pack an offered namespace again, since an entry could not be made; one buffer holds it.
 
@@ -161,7 +154,6 @@ class PackAgain(Call[NamespacePacked]):
     late: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OfferArrays(Call[NamespaceOffer]):
     """Call to hold the arrays that another process has offered, as far as this process has parts of them.
 
@@ -176,7 +168,6 @@ class OfferArrays(Call[NamespaceOffer]):
     processes: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiveNamespace(Call[Room]):
     """Call to prepare to receive a namespace; the one buffer says how its arrays lie.
 
@@ -191,7 +182,6 @@ class ReceiveNamespace(Call[Room]):
     generation: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CoverNamespace(Call[Room]):
     """Call to receive each wanted part of an array in the pieces that other processes have.
 
@@ -204,16 +194,14 @@ class CoverNamespace(Call[Room]):
     covers: tuple[tuple[tuple[Box, ...], ...], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotMade:
+class NotMade(Data):
     """An entry of a namespace that could not be made, by its number, and why."""
 
     entry: int
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamespaceMade:
+class NamespaceMade(Data):
     """The namespace that has been made.
 
     Attributes:
@@ -233,7 +221,6 @@ class NamespaceMade:
     not_made: NotMade | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MakeNamespace(Call[NamespaceMade]):
     """Call to make the namespace that has arrived; the one buffer of the call holds it without its arrays.
 
@@ -252,22 +239,19 @@ class MakeNamespace(Call[NamespaceMade]):
     key: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsedNames:
+class UsedNames(Data):
     """Names that a cell may read, also through functions of earlier cells; None if that cannot be known."""
 
     names: tuple[str, ...] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AskUsed(Call[UsedNames]):
     """Call to find the user's names that a cell would use; runs nothing of the cell."""
 
     code: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavedName:
+class SavedName(Data):
     """A variable of a save.
 
     Attributes:
@@ -283,8 +267,7 @@ class SavedName:
     how: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Saving:
+class Saving(Data):
     """Variables that were saved, or that were read and have no names yet.
 
     Attributes:
@@ -298,7 +281,6 @@ class Saving:
     left_out: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SaveArrays(Evaluating[Saving]):
     """Call to write variables into a folder, together with all other workers.
 
@@ -315,7 +297,6 @@ class SaveArrays(Evaluating[Saving]):
     timeout_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadArrays(Evaluating[Saving]):
     """Call to read variables of a save, together with all other workers; sets no name yet.
 
@@ -332,15 +313,13 @@ class ReadArrays(Evaluating[Saving]):
     timeout_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SetRestored(Call[Named]):
     """Call to set the names of the variables that were read."""
 
     token: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopiesOffer:
+class CopiesOffer(Data):
     """The arrays a process has, and its copies of other processes' arrays, by path.
 
     An array on several processes is listed with this process's parts. An array of this process alone is listed
@@ -350,7 +329,6 @@ class CopiesOffer:
     arrays: tuple[NamespaceArray, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OfferCopies(Call[CopiesOffer]):
     """Call to begin a round: hold the arrays for a kernel that takes parts of them to other processes.
 
@@ -367,8 +345,7 @@ class OfferCopies(Call[CopiesOffer]):
     in_step: tuple[int, int] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopiedPiece:
+class CopiedPiece(Data):
     """A part of an array that is to be kept: the program that computed the array, its dtype, and the part."""
 
     origin: Origin
@@ -376,7 +353,6 @@ class CopiedPiece:
     box: Box
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiveCopies(Call[Done]):
     """Call to make room for copies; piece number n goes into memory number n.
 
@@ -391,14 +367,12 @@ class ReceiveCopies(Call[Done]):
     left_out: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopiesKept:
+class CopiesKept(Data):
     """How many bytes of copies a process keeps."""
 
     nbytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class KeepCopies(Call[CopiesKept]):
     """Call to keep what has arrived, which is complete, as the round of this number; earlier rounds stay."""
 
@@ -406,15 +380,13 @@ class KeepCopies(Call[CopiesKept]):
     number: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class UseCopies(Call[CopiesKept]):
     """Call to drop all rounds but the one of this number, which all processes have."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundOffer:
+class RoundOffer(Data):
     """The copies of a round that a process keeps.
 
     Attributes:
@@ -428,7 +400,6 @@ class RoundOffer:
     whole: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OfferRound(Call[RoundOffer]):
     """Call to hold the copies of a round for a kernel that takes parts of them to a new process."""
 
@@ -436,7 +407,6 @@ class OfferRound(Call[RoundOffer]):
     number: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiveRound(Call[Room]):
     """Call to prepare to receive parts of arrays of a round; wanted parts go into memories of consecutive numbers.
 
@@ -451,8 +421,7 @@ class ReceiveRound(Call[Room]):
     arrays: tuple[NamespaceArray, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WentBack:
+class WentBack(Data):
     """The arrays that were restored from a round.
 
     Attributes:
@@ -465,7 +434,6 @@ class WentBack:
     newer: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GoBack(Call[WentBack]):
     """Call to restore the arrays at these paths from a round, and to redirect all references to them."""
 

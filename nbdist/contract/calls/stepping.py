@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nbdist.contract.calls import Call, Done
+from nbdist.contract.wire import Data
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
+class Sent(Data):
     """Counts of the programs that a process sent to devices of others, by which processes are compared.
 
     Programs are counted since the processes were last in step, and in total. A proof passes on one process a
@@ -58,15 +57,13 @@ of its outputs. If no program computed the array, the serial is 0, and the last 
 array was first seen, and its path."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Meet(Call[Done]):
     """Call to learn the ports at which the other processes accept connections for collectives."""
 
     ports: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trail:
+class Trail(Data):
     """Counts of the programs that were sent, and which programs these were.
 
     Attributes:
@@ -85,22 +82,19 @@ class Trail:
     run: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AskSent(Call[Trail]):
     """Call to report the programs sent to devices of other processes since all processes were last in step."""
 
     NAME: ClassVar[str] = "step"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RefuseEarlier(Call[Done]):
     """Call to refuse cells and expressions with a lower number from now on: another kernel has the turn."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Labels:
+class Labels(Data):
     """The newest programs since all processes were in step, in order.
 
     Attributes:
@@ -115,13 +109,11 @@ class Labels:
     given: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AskLabels(Call[Labels]):
     """Call to name the programs sent since all processes were last in step, and their collectives."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnderWay:
+class UnderWay(Data):
     """Progress of the programs that are being computed.
 
     Attributes:
@@ -134,15 +126,13 @@ class UnderWay:
     progress: tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AskUnderWay(Call[UnderWay]):
     """Call to report what is not computed yet, up to the program of serial `common`, which all have sent."""
 
     common: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proven:
+class Proven(Data):
     """How a proof ended.
 
     Attributes:
@@ -156,7 +146,6 @@ class Proven:
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Prove(Call[Proven]):
     """Call to take part in the proof that all processes are in step.
 
@@ -175,8 +164,7 @@ NOT_SENT = "it waits for what other processes have not sent"
 """The reason why most lost arrays have no values."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Versions:
+class Versions(Data):
     """The origins of arrays that lie on several processes.
 
     Attributes:
@@ -192,19 +180,16 @@ class Versions:
     generation: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AskVersions(Call[Versions]):
     """Call to find the program that computed each array on several processes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forgotten:
+class Forgotten(Data):
     """Paths of other arrays that could not be kept, and the objects that hold arrays no path leads to."""
 
     lost: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Forget(Call[Forgotten]):
     """Call to drop arrays whose pieces do not belong together.
 
@@ -220,7 +205,6 @@ class Forget(Call[Forgotten]):
     whole: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NameLost(Call[Done]):
     """Call to make the use of lost arrays an error that says why they were lost.
 
@@ -231,8 +215,7 @@ class NameLost(Call[Done]):
     texts: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavedForRepair:
+class SavedForRepair(Data):
     """Copies made by the first part of a repair.
 
     Attributes:
@@ -250,27 +233,23 @@ class SavedForRepair:
     versions: Versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Save(Call[SavedForRepair]):
     """Call for the first part of a repair: copy all that the back end holds; changes nothing."""
 
     common: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Leave(Call[Done]):
     """Call for the second part of a repair: take the back end down."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Rejoin(Call[Done]):
     """Call for the third part of a repair: join the others at a new service, with the framework's `arguments`."""
 
     arguments: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Restored:
+class Restored(Data):
     """Objects made anew by the last part of a repair.
 
     Attributes:
@@ -290,7 +269,6 @@ class Restored:
     ports: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Restore(Call[Restored]):
     """Call for the last part of a repair: make everything anew, except lost arrays; see `Forget`."""
 

@@ -6,15 +6,16 @@ The values themselves travel as buffers, or through memory that processes of one
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
+
+from msgspec import field, structs
 
 from nbdist.contract.calls import Call, Done
 from nbdist.contract.calls.engine import Evaluating, EvaluatingExpression
+from nbdist.contract.wire import Data
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryAddress:
+class MemoryAddress(Data):
     """The address at which a process finds memory of another one on its machine; see `nbdist.machine.sealed`.
 
     Attributes:
@@ -43,16 +44,14 @@ def box(bounds: Iterable[Iterable[int]]) -> Box:
     return tuple((start, stop) for start, stop in bounds)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArrayType:
+class ArrayType(Data):
     """The dtype of an array (the name of its NumPy dtype, or the fields of a structured one) and its shape."""
 
     dtype: Any
     shape: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArrayOffer:
+class ArrayOffer(Data):
     """An array that is offered.
 
     Attributes:
@@ -70,15 +69,13 @@ class ArrayOffer:
     pieces: tuple[Box, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ValueOffer:
+class ValueOffer(Data):
     """The arrays of a value, by their paths in it, and a digest of the rest; both empty if no offer was wanted."""
 
     arrays: Mapping[str, ArrayOffer] = field(default_factory=dict)
     digest: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Offer(EvaluatingExpression[ValueOffer]):
     """Call to hold the value of an expression for a kernel, and to describe it; neither if it is not `wanted`."""
 
@@ -87,24 +84,21 @@ class Offer(EvaluatingExpression[ValueOffer]):
 
     def unwanted(self) -> Self:
         """Return this call with `wanted=False`, for a process that holds and describes nothing."""
-        return replace(self, wanted=False)
+        return structs.replace(self, wanted=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AskStructure(Call[Done]):
     """Call to pickle an offered value without its arrays: the one buffer of the answer."""
 
     token: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PieceDigests:
+class PieceDigests(Data):
     """One digest for each piece, in the order in which they were asked for."""
 
     digests: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AskDigests(Call[PieceDigests]):
     """Call to compute digests of pieces of offered arrays, each given by the array's path and its number there."""
 
@@ -113,28 +107,24 @@ class AskDigests(Call[PieceDigests]):
     pieces: tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Nodes:
+class Nodes(Data):
     """All parts of a value: path, digest and text of each."""
 
     nodes: tuple[tuple[str, str, str], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AskNodes(Call[Nodes]):
     """Call to list all parts of an offered value."""
 
     token: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preview:
+class Preview(Data):
     """The first elements of a piece, as text."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AskPreview(Call[Preview]):
     """Call to show the first elements of a piece of an array."""
 
@@ -143,14 +133,12 @@ class AskPreview(Call[Preview]):
     piece: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class Opened(Data):
     """Whether a process has opened memories of others."""
 
     opened: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenMemories(Call[Opened]):
     """Call to open memories of the kernel, if the process can."""
 
@@ -158,8 +146,7 @@ class OpenMemories(Call[Opened]):
     addresses: tuple[MemoryAddress, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OfferedBox:
+class OfferedBox(Data):
     """A part of a piece of an offered array: the array's path, the piece's number, and which part of the array."""
 
     path: str
@@ -167,7 +154,6 @@ class OfferedBox:
     box: Box
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Take(Call[Done]):
     """Call to return parts of offered arrays, one after the other: the one buffer of the answer."""
 
@@ -175,7 +161,6 @@ class Take(Call[Done]):
     boxes: tuple[OfferedBox, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Write(Call[Done]):
     """Call to write parts of offered arrays into memories of the kernel; `spots` locate their whole arrays."""
 
@@ -184,8 +169,7 @@ class Write(Call[Done]):
     spots: tuple[Spot, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class Room(Data):
     """The parts of arriving arrays that a process wants, and its memory for them.
 
     Attributes:
@@ -199,7 +183,6 @@ class Room:
     group: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Receive(Evaluating[Room]):
     """Call to prepare for values that a kernel is about to send.
 
@@ -214,14 +197,12 @@ class Receive(Evaluating[Room]):
     sharding: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shared:
+class Shared(Data):
     """Addresses of memories; empty if this system has no memory that processes share."""
 
     addresses: tuple[MemoryAddress, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Share(Call[Shared]):
     """Call to make memories of these sizes for arriving messages, for the process and others of its machine.
 
@@ -233,14 +214,12 @@ class Share(Call[Shared]):
     spots: tuple[tuple[Spot, ...], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Joined:
+class Joined(Data):
     """Whether a process has taken memories of another."""
 
     joined: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Join(Call[Joined]):
     """Call to take memories of another process, if this process can; `spots` as in `Share`."""
 
@@ -249,8 +228,7 @@ class Join(Call[Joined]):
     spots: tuple[tuple[Spot, ...], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class Stretch(Data):
     """A range of bytes in a memory: the memory's number, the offset from its start, and the length."""
 
     memory: int
@@ -258,7 +236,6 @@ class Stretch:
     nbytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Put(Call[Done]):
     """Call to write bytes into memories made on the process: the one buffer of the call, stretch by stretch."""
 
@@ -266,7 +243,6 @@ class Put(Call[Done]):
     stretches: tuple[Stretch, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Ready(Call[Done]):
     """Call to make the values from what has arrived, with the pickle in the one buffer; no names are set yet."""
 
@@ -274,21 +250,18 @@ class Ready(Call[Done]):
     token: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
+class Named(Data):
     """The names that were set."""
 
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SetNames(Call[Named]):
     """Call to put the values into the user's namespace."""
 
     token: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LetGo(Call[Done]):
     """Call to drop everything that was in transfer."""
 

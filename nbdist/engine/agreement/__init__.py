@@ -16,8 +16,10 @@ import shlex
 import sys
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from msgspec import structs
 
 from nbdist.contract.cells import DistributionFacts, Facts, LocalArray, NameFacts, NamesFacts
 from nbdist.contract.snapshot import Array, Mesh
@@ -205,7 +207,7 @@ class AgreementFacts:
     def digests(self, code: str) -> dict[str, str]:
         """Return a short text for each topic, equal where the facts are equal."""
         facts = self.facts(code)
-        compared = {topic.name: getattr(facts, topic.name) for topic in fields(facts)}
+        compared = {topic.name: getattr(facts, topic.name) for topic in structs.fields(facts)}
         if facts.names is not None:
             # The other fields only serve to explain a difference. Sorted, since processes may fill containers in
             # different orders.
@@ -232,9 +234,10 @@ class AgreementFacts:
         arrays = self._arrays(found, comparers)
         holders = {_root(path) for path in (*arrays.arrays, *arrays.local)}
         names = {
-            name: replace(known, holds=_root(name) in holders) for name, known in names.items()
+            name: structs.replace(known, holds=_root(name) in holders)
+            for name, known in names.items()
         }
-        return replace(arrays, names=names)
+        return structs.replace(arrays, names=names)
 
     def _arrays(self, values: dict[str, Any], comparers: Sequence[Comparer]) -> NamesFacts:
         """Return the facts of the arrays reached from these values, without the names; keep no array alive."""

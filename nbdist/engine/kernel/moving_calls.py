@@ -10,8 +10,9 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
 
 from nbdist.contract.calls import Done, namespace, values
 from nbdist.contract.calls.values import Named, Room
@@ -65,7 +66,7 @@ def offer_namespace(
     """Hold the user's names for a kernel; return how their arrays lie, and pickles without arrays."""
     held = _outgoing(resident, call.token, processes=call.processes)
     offer, placements, structure = held.offer(resident.user_names, resident.hooks, call.things)
-    return replace(offer, run=resident.cell.newest_run), placements, structure
+    return structs.replace(offer, run=resident.cell.newest_run), placements, structure
 
 
 def pack_again(

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec import structs
 
 from nbdist.contract.calls.namespace import (
     CopiedPiece,
@@ -128,7 +130,7 @@ def as_pieces(parts: Parts) -> list[ReadablePiece]:
 
 def with_copies(array: NamespaceArray, kept: list[ReadablePiece]) -> NamespaceArray:
     """Return the description of an array, with the kept parts beside its own."""
-    return replace(array, kept=tuple(one.bounds for one in kept))
+    return structs.replace(array, kept=tuple(one.bounds for one in kept))
 
 
 MOST_OWN_BYTES = 64 << 20
@@ -298,7 +300,7 @@ class Returning(ArrivingPieces):
         for number, (path, array) in enumerate(self._arrays.items()):
             parts = self._kept(array)
             self.add(str(number), array.dtype, as_pieces(parts))
-            found.append(replace(array, key=path, pieces=tuple(parts), kept=()))
+            found.append(structs.replace(array, key=path, pieces=tuple(parts), kept=()))
         now = self._placements.now(self._arrays)
         wanted = self._placements.wanted(self._arrays)
         whole = tuple(

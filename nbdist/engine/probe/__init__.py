@@ -18,8 +18,9 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec import structs
 
 from nbdist.contract.snapshot import VERSION, NameSamples, Report
 from nbdist.engine.cell.running import CurrentCell
@@ -346,7 +347,7 @@ class Probe:
             sections = dict(due)
             if "arrays" in due:
                 sections["arrays"], sections["arrays_omitted"] = due["arrays"]
-            report = replace(
+            report = structs.replace(
                 self._empty,
                 sequence=self._sequence + 1,
                 content_run=self._content_run,

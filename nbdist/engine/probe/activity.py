@@ -14,9 +14,11 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import structs
 
 from nbdist.contract import snapshot
 from nbdist.contract.snapshot import Activity, Metric, Progress
@@ -125,7 +127,7 @@ class ActivityReader:
             rss_bytes=rss_bytes(),
             context_mesh=context_mesh,
         )
-        return replace(idle, **running)
+        return structs.replace(idle, **running)
 
 
 REPEAT_SECONDS = 1.8
@@ -140,7 +142,7 @@ REPEAT_ACTIVITY_SECONDS = 0.9
 
 def without_measures(activity: Activity) -> Activity:
     """Return an activity without the numbers that always change a little."""
-    return replace(activity, cell_seconds=None, line_seconds=None, rss_bytes=0)
+    return structs.replace(activity, cell_seconds=None, line_seconds=None, rss_bytes=0)
 
 
 class Sections:

@@ -10,10 +10,12 @@ import re
 import socket
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby, product
 from math import prod
 from pathlib import Path
+
+from msgspec import structs
 
 from nbdist.contract.events import Host
 from nbdist.errors import OptionError
@@ -244,7 +246,6 @@ SILENT_SECONDS = 3.0
 """Seconds without a message after which a host is shown as silent; each host sends a heartbeat once a second."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HostInfo(Host):
     """Facts that an agent has reported about its host.
 
@@ -257,8 +258,7 @@ class HostInfo(Host):
     @classmethod
     def reported(cls, host: Host, *, asked_s: float, received_s: float) -> HostInfo:
         """Return the facts of an event, with the times."""
-        facts = {field.name: getattr(host, field.name) for field in fields(host)}
-        return cls(**facts, asked_s=asked_s, received_s=received_s)
+        return cls(**structs.asdict(host), asked_s=asked_s, received_s=received_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -202,12 +202,9 @@ def read(path: Path) -> Record | None:
     """Return the record in one file; None if it cannot be read."""
     with contextlib.suppress(OSError, ValueError, WireError):
         data = json.loads(path.read_text())
-        # A later version may have more fields.
-        return decode(Record, {name: data[name] for name in data if name in _FIELDS})
+        # A later version may have more fields, which a dataclass ignores.
+        return decode(Record, data)
     return None
-
-
-_FIELDS = frozenset(field.name for field in fields(Record))
 
 
 def sessions() -> list[Record]:

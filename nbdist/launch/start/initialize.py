@@ -13,6 +13,8 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from nbdist.contract.calls.engine import Initialize, Initialized, StrategyStage
 from nbdist.contract.events import Coordinating, Relaying
 from nbdist.contract.orders import (
@@ -226,7 +228,7 @@ def rebuild_strategy(
     # An evaluator takes part in no collective: one that was not replaced goes on as it is.
     taking_part = {w.process_id for w in plan.workers if workers} | set(replaced)
     calls: dict[int, StrategyStage] = {
-        p: replace(found[1], again=p not in replaced)
+        p: structs.replace(found[1], again=p not in replaced)
         for p, found in stages.items()
         if p in taking_part
     }

@@ -6,8 +6,9 @@ import contextlib
 import socket
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
+
+from msgspec import structs
 
 from nbdist.contract.checkup import Checkup, Connection
 from nbdist.errors import HostError, LaunchError
@@ -115,7 +116,7 @@ class Preflight:
             shell=typed,
             facts=checks,
             clock=clock(checks.time, facts.asked_s, facts.received_s) if checks else None,
-            reached={THIS_MACHINE: replace(connected[0], address=self._address)}
+            reached={THIS_MACHINE: structs.replace(connected[0], address=self._address)}
             if connected
             else {},
             processes=len(self._plan.on(name)) or 1,

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from IPython import get_ipython
+from msgspec import structs
 
 from nbdist.contract.cells import CellLabel, OpenCell
 from nbdist.errors import NbdistError, Notice, ProcessError
@@ -199,7 +200,9 @@ class CellRun:
                 widgets=in_notebook(self._renderer),
                 door=door_sent(),
             ).text(),
-            requested=lambda requests: self.context.requested(replace(sent, requests=requests)),
+            requested=lambda requests: self.context.requested(
+                structs.replace(sent, requests=requests)
+            ),
         )
         # ipyparallel may forget a failed request before all its output has arrived.
         self._listen(self.execution.receive)

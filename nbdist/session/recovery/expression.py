@@ -11,10 +11,11 @@ import base64
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 from typing import TypeVar
+
+from msgspec import structs
 
 from nbdist.contract.asides import Abandon, Free
 from nbdist.contract.calls import Call
@@ -99,7 +100,7 @@ def ask_all_workers(
     refuse_busy(
         engines, engines.facts.workers, "An expression that is more than a name needs all processes"
     )
-    call = replace(call, number=engines.next_number())
+    call = structs.replace(call, number=engines.next_number())
     asked: dict[int, Pending[A]] = {}
     try:
         for p in sorted(engines.facts.workers):

@@ -11,6 +11,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 
+from msgspec import structs
+
 from nbdist.contract.asides import Free
 from nbdist.contract.calls.stepping import (
     AskLabels,
@@ -356,7 +358,9 @@ def _compared(engines: EngineGroup, *, say: Say) -> tuple[States, str | None]:
         meanwhile=lambda missing: wait_for_silent_hosts(engines, say=say),
     )
     sent = {p: programs_since(state.sent, engines.in_step_at) for p, state in states.items()}
-    why = differing({p: replace(state.sent, programs=sent[p]) for p, state in states.items()})
+    why = differing(
+        {p: structs.replace(state.sent, programs=sent[p]) for p, state in states.items()}
+    )
     if why is not None:
         return states, why + which_differ(_labels(engines, sent))
     if len({(state.sent.names, state.sent.kinds) for state in states.values()}) > 1:

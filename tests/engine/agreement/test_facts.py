@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import types
-from dataclasses import fields
 from enum import Enum
 
 import jax
@@ -16,6 +15,7 @@ import pytest
 from IPython.core.inputtransformer2 import TransformerManager
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+from msgspec import structs
 
 from nbdist.contract.cells import Facts, LocalArray
 from nbdist.engine import agreement as its
@@ -334,7 +334,7 @@ def test_the_call_answers_digests_first_and_facts_of_topics(monkeypatch):
     stand_in = types.SimpleNamespace(agreement=lambda: described)
     monkeypatch.setattr(resident.Resident, "of", classmethod(lambda cls: stand_in))
     (text,) = SentCall("agreement", json.dumps({"code": "w", "topics": None}))().buffers
-    assert set(json.loads(text)["ok"]["digests"]) == {topic.name for topic in fields(Facts)}
+    assert set(json.loads(text)["ok"]["digests"]) == {topic.name for topic in structs.fields(Facts)}
     (text,) = SentCall("agreement", json.dumps({"code": "w", "topics": ["names"]}))().buffers
     assert json.loads(text)["ok"]["facts"]["names"]["names"]["w"]["type"] == "int"
 

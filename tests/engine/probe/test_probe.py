@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 import weakref
-from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+from msgspec import structs
 
 from nbdist.engine.probe import CALM_SECONDS, activity
 from nbdist.engine.probe.activity import REPEAT_SECONDS, Pace, Sections
@@ -233,7 +233,7 @@ def test_what_has_not_changed_is_left_out_until_it_is_due_again():
     sections = Sections()
     sections.put("arrays", ["w"])
     earlier = running(line=3, cell_seconds=1.0, line_seconds=0.5, rss_bytes=5)
-    later = replace(earlier, cell_seconds=1.1, line_seconds=0.6, rss_bytes=6)
+    later = structs.replace(earlier, cell_seconds=1.1, line_seconds=0.6, rss_bytes=6)
     sections.put_activity(earlier)
     assert set(sections.due(10.0)) == {"arrays", "activity"}
     sections.sent(sections.due(10.0), 10.0)
@@ -242,9 +242,12 @@ def test_what_has_not_changed_is_left_out_until_it_is_due_again():
     assert sections.due(10.1) == {}
     assert sections.due(11.0) == {"activity": later}
     assert set(sections.due(10.0 + REPEAT_SECONDS)) == {"arrays", "activity"}
-    sections.put_activity(replace(earlier, line=4))
+    sections.put_activity(structs.replace(earlier, line=4))
     sections.put("arrays", ["w", "b"])
-    assert sections.due(10.2) == {"arrays": ["w", "b"], "activity": replace(earlier, line=4)}
+    assert sections.due(10.2) == {
+        "arrays": ["w", "b"],
+        "activity": structs.replace(earlier, line=4),
+    }
 
 
 def test_a_section_that_could_not_be_published_stays_due():

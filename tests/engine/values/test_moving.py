@@ -12,7 +12,6 @@ import threading
 import types
 import weakref
 from collections import OrderedDict, namedtuple
-from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -25,6 +24,7 @@ import pytest
 from flax import nnx
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+from msgspec import structs
 
 from nbdist.contract.calls.stepping import Save
 from nbdist.contract.calls.values import ArrayType, OfferedBox, box
@@ -447,7 +447,7 @@ def test_memory_of_a_kernel_elsewhere_is_not_opened():
     offered = out(jnp.ones(3))
     before = os.listdir("/proc/self/fd")  # noqa: PTH208 - as few descriptors as can be
     address = owner.address
-    assert not offered.open([address, replace(address, name="nbdist-another")])
+    assert not offered.open([address, structs.replace(address, name="nbdist-another")])
     assert len(os.listdir("/proc/self/fd")) == len(before)  # noqa: PTH208
     owner.close()
     assert not offered.open([address])
@@ -562,7 +562,9 @@ def written(array):
 
 def joined(owner, array, memory):
     incoming = Incoming(described(array), place=None)
-    addresses = [replace(owner.address, nbytes=0), owner.address] if memory else [owner.address]
+    addresses = (
+        [structs.replace(owner.address, nbytes=0), owner.address] if memory else [owner.address]
+    )
     assert incoming.join(addresses, [[[memory, 0]]])
     numbers = {id(array): 0}
     incoming.make(packed({"a": array}, lambda v: numbers.get(id(v)), code_by_value=True))
@@ -620,9 +622,9 @@ def test_memory_that_is_not_there_is_not_taken():
     array = np.arange(8, dtype=np.int64)
     owner = written(array)
     incoming = Incoming(described(array), place=None)
-    other = replace(owner.address, name="nbdist-another")
+    other = structs.replace(owner.address, name="nbdist-another")
     assert not incoming.join([other], [[[COMMON, 0]]])
-    assert not incoming.join([replace(owner.address, nbytes=1 << 40)], [[[COMMON, 0]]])
+    assert not incoming.join([structs.replace(owner.address, nbytes=1 << 40)], [[[COMMON, 0]]])
     address = owner.address
     owner.close()
     assert not incoming.join([address], [[[COMMON, 0]]])

@@ -2,8 +2,9 @@
 
 import os
 import sys
-from dataclasses import replace
 from typing import Any
+
+from msgspec import structs
 
 from nbdist.contract.calls.engine import EmptyStage, Initialized
 from nbdist.contract.snapshot import Array, Device, SingleDevice
@@ -32,7 +33,7 @@ class ToyObserver(Observer):
 
     def add(self, path: str, array: Any, *, lent: bool = False) -> bool:
         """Lists an array."""
-        self._arrays.append(replace(self.describe(array), path=path))
+        self._arrays.append(structs.replace(self.describe(array), path=path))
         return True
 
     def describe(self, array: Any) -> Array:

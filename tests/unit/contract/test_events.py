@@ -80,14 +80,14 @@ def test_what_others_write_is_no_event(line: bytes) -> None:
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        (b'{"event": "exited", "process_id": 1}', "message.code is None; allowed: a value"),
+        (b'{"event": "exited", "process_id": 1}', "message: object missing required field pid"),
         (
             b'{"event": "started", "process_id": "1", "pid": 2}',
-            "message.process_id is '1'; allowed: a whole",
+            "message.process_id: expected int, got str",
         ),
-        (b'{"event": "unheard of"}', "message.event is 'unheard of'; allowed: 'host' | "),
-        (b'{"event": "alive", "more": 1}', "message.more is 1; allowed: no such field"),
-        (b'nbdist 1 1 {"event": 3}', "message.event is 3; allowed: 'host' | "),
+        (b'{"event": "unheard of"}', "message.event: invalid value 'unheard of'"),
+        (b'{"event": "alive", "more": 1}', "message: object contains unknown field more"),
+        (b'nbdist 1 1 {"event": 3}', "message.event: expected str, got int"),
     ],
 )
 def test_an_event_of_another_shape_is_an_error_that_names_what_is_wrong(

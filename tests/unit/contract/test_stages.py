@@ -39,5 +39,5 @@ def test_an_engine_reads_each_stage_as_it_was_sent(
 
 @pytest.mark.parametrize("name", framework_names())
 def test_a_stage_of_another_shape_is_refused(name: str) -> None:
-    with pytest.raises(WireError, match="; allowed: "):
+    with pytest.raises(WireError, match="contains unknown field"):
         decode(on_an_engine(name).stage, {"kind": "devices", "of": "another time"})

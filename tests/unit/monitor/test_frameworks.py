@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec import structs
 
 from nbdist.contract.snapshot import (
     DeviceBytes,
@@ -38,7 +37,7 @@ KERNEL = Variable(
     device_bytes=8192,
     missed=False,
 )
-TABLE = replace(
+TABLE = structs.replace(
     KERNEL,
     path="embedding/embeddings",
     array="w",
@@ -79,7 +78,12 @@ def test_k4_equal_distributions_of_all_processes_become_one():
 
 
 def test_k4_processes_that_disagree_on_the_distribution_are_named():
-    held = [(PARALLEL,), (PARALLEL,), (replace(PARALLEL, kind="ModelParallel", mesh="m"),), ()]
+    held = [
+        (PARALLEL,),
+        (PARALLEL,),
+        (structs.replace(PARALLEL, kind="ModelParallel", mesh="m"),),
+        (),
+    ]
     snapshot = settled(distributions=lambda n: held[n])
     assert [one.processes for one in snapshot.distributions] == [(0, 1), (2,)]
     [disagreement] = snapshot.disagreements
@@ -104,7 +108,7 @@ def test_k4_processes_that_disagree_on_the_distribution_are_named():
     ],
 )
 def test_distributions_that_would_read_alike_are_made_different(change, texts):
-    held = [(PARALLEL,)] * 3 + [(replace(PARALLEL, **change),)]
+    held = [(PARALLEL,)] * 3 + [(structs.replace(PARALLEL, **change),)]
     [disagreement] = settled(distributions=lambda n: held[n]).disagreements
     base = "DataParallel on mesh data=8"
     assert [version.value for version in disagreement.versions] == [
@@ -130,9 +134,9 @@ def test_k5_equal_models_become_one_with_the_devices_of_all_processes():
 
 
 def test_totals_put_the_fullest_devices_first():
-    uneven = [KERNEL, KERNEL, replace(KERNEL, device_bytes=16384), KERNEL]
+    uneven = [KERNEL, KERNEL, structs.replace(KERNEL, device_bytes=16384), KERNEL]
     by_process = [model(n, uneven[n]) for n in range(4)]
-    same = [replace(one, variables=(KERNEL,)) for one in by_process]
+    same = [structs.replace(one, variables=(KERNEL,)) for one in by_process]
     [merged] = settled(models=lambda n: (same[n],)).models
     assert merged.totals == (
         DeviceBytes(devices=KEYS[4:6], nbytes=16384),
@@ -144,7 +148,7 @@ def test_totals_put_the_fullest_devices_first():
     ("other", "texts"),
     [
         (
-            (replace(KERNEL, spec=((), ())),),
+            (structs.replace(KERNEL, spec=((), ())),),
             [
                 "dense/kernel f32[64, 64] P(None, 'model'), asked for P(None, 'model')",
                 "dense/kernel f32[64, 64] P(None, None), asked for P(None, 'model')",
@@ -193,7 +197,7 @@ def test_arrays_beside_models_are_still_warned_about():
     assert notice.title == "big"
 
 
-RULED = replace(
+RULED = structs.replace(
     PARALLEL,
     kind="ModelParallel",
     rules=tuple(
@@ -206,7 +210,7 @@ RULED = replace(
 def test_k5_rules_that_match_no_variable_of_any_model_are_named():
     def models(n):
         one = model(n, KERNEL, unmatched=(".*attention.*", ".*conv.*"))
-        return (one, replace(one, path="other", unmatched=(".*attention.*",)))
+        return (one, structs.replace(one, path="other", unmatched=(".*attention.*",)))
 
     [notice] = settled(models=models, distributions=lambda n: (RULED,)).notices
     assert f"{notice.title} {notice.text}" == (
@@ -231,9 +235,9 @@ def test_rules_are_no_worry_before_there_is_a_model():
 
 
 def test_t2_an_uneven_division_of_the_batch_is_a_notice():
-    even = replace(PARALLEL, replicas=4, global_batch=12, replica_batches=(3, 3, 3, 3))
+    even = structs.replace(PARALLEL, replicas=4, global_batch=12, replica_batches=(3, 3, 3, 3))
     assert settled(distributions=lambda n: (even,)).notices == ()
-    uneven = replace(even, global_batch=10, replica_batches=(3, 3, 2, 2))
+    uneven = structs.replace(even, global_batch=10, replica_batches=(3, 3, 2, 2))
     [notice] = settled(distributions=lambda n: (uneven,)).notices
     assert (notice.title, notice.text) == (
         "The batch is divided unevenly:",
@@ -243,7 +247,9 @@ def test_t2_an_uneven_division_of_the_batch_is_a_notice():
 
 
 def test_a_distribution_that_does_nothing_is_a_notice():
-    [notice] = settled(distributions=lambda n: (replace(PARALLEL, problem="It is."),)).notices
+    [notice] = settled(
+        distributions=lambda n: (structs.replace(PARALLEL, problem="It is."),)
+    ).notices
     assert (notice.title, notice.text) == ("DataParallel:", "It is.")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec import structs
 
 from nbdist.contract.snapshot import VERSION, Report, SingleDevice
 from nbdist.monitor.monitor import Holdings, largest
@@ -25,7 +25,7 @@ def report(sequence: int = 1, *, pid: int = 7, **sections: object) -> Report:
 
 def own(path: str, shape: tuple[int, int], device: str):  # type: ignore[no-untyped-def]
     sharding = SingleDevice(device=device, memory_kind="device")
-    return replace(named(path, shape=shape), sharding=sharding)
+    return structs.replace(named(path, shape=shape), sharding=sharding)
 
 
 def test_arrays_are_ordered_by_the_bytes_on_the_devices_of_the_process() -> None:
@@ -67,7 +67,7 @@ def test_sections_that_have_not_changed_are_kept_and_a_new_process_holds_its_own
     assert holdings.held(1) is None
     holdings.take(report(meshes=MESHES, arrays=(named("w"),)))
     assert holdings.held(1) is None  # its memory is not known
-    holdings.take(report(2, activity=replace(IDLE, rss_bytes=5000)))
+    holdings.take(report(2, activity=structs.replace(IDLE, rss_bytes=5000)))
     found = holdings.held(1)
     assert found is not None
     assert (found.rss_bytes, [one.path for one in found.arrays]) == (5000, ["w"])

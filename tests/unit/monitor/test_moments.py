@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from nbdist.contract.snapshot import Activity, Report
 from nbdist.monitor.disagreements import OLD_SECONDS
@@ -17,8 +17,8 @@ BOTH = ["mesh in context", "array w"]
 
 def reports(activity: Activity, **other: Any) -> list[Report]:
     """Reports of all but process 3, and one of process 3 that says another mesh and lacks an array."""
-    mine = replace(activity, run=5, context_mesh="m")
-    last = replace(other.pop("only", activity), run=other.pop("run", 5), context_mesh=None)
+    mine = structs.replace(activity, run=5, context_mesh="m")
+    last = structs.replace(other.pop("only", activity), run=other.pop("run", 5), context_mesh=None)
     content_run = other.pop("content_run", 5)
     return [
         *(report(n, named(), activity=mine, content_run=5) for n in range(3)),
@@ -83,6 +83,6 @@ def test_a_process_that_is_silent_for_long_or_whose_host_is_is_compared_with_nob
 def test_a_process_that_was_started_again_is_not_behind_the_cells_of_the_one_before() -> None:
     session = Session(*reports(IDLE))
     session.merger.sent(range(4), 5)
-    new = report(3, single(3), activity=replace(IDLE, run=None), content_run=None)
-    session.take(replace(new, pid=999))
+    new = report(3, single(3), activity=structs.replace(IDLE, run=None), content_run=None)
+    session.take(structs.replace(new, pid=999))
     assert found(session) == BOTH

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
 import zmq
+from msgspec import structs
 
 from nbdist.contract.asides import StepsBegun
 from nbdist.contract.iopub import AsideAnswer
@@ -63,7 +63,7 @@ class Engines:
     def is_received(self) -> bool:
         """Whether a good report arrives; a subscription takes a moment."""
         self.number += 1
-        self.send(encode(replace(report(0), sequence=self.number)))
+        self.send(encode(structs.replace(report(0), sequence=self.number)))
         return self.monitor.wait_for({0: self.number}, timeout_s=0.2)
 
     def send(self, content: Any) -> None:
@@ -218,7 +218,7 @@ def test_what_a_running_process_said_grows_older_and_what_an_idle_one_said_does_
     latest: LatestActivity,
 ) -> None:
     still(latest).receive(0, 1, activity=RUNNING)
-    idle = replace(IDLE, cell_seconds=2.0, line_seconds=1.0)
+    idle = structs.replace(IDLE, cell_seconds=2.0, line_seconds=1.0)
     latest.receive(1, 1, activity=idle)
     latest.clock.now += 5
     running = latest.monitor.activity(0)
@@ -260,8 +260,12 @@ def test_an_answer_is_no_report_and_goes_to_whoever_has_asked(latest: LatestActi
 @pytest.mark.parametrize(
     ("content", "kind", "text"),
     [
-        ({}, "nbdist_answer", "AsideAnswer.answer is None"),
-        ({"process_id": 0, "number": 3, "answer": {"kind": "x"}}, "nbdist_answer", "kind is 'x'"),
+        ({}, "nbdist_answer", "AsideAnswer: object missing required field process_id"),
+        (
+            {"process_id": 0, "number": 3, "answer": {"kind": "x"}},
+            "nbdist_answer",
+            "kind: invalid value 'x'",
+        ),
         ({"process_id": "0"}, "nbdist_report", "Report."),
         ({}, "nbdist_else", "it is of the type 'nbdist_else'"),
         ({"number": 1}, "nbdist_step", "CellStep"),

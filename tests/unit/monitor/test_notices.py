@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec import structs
 
 from nbdist.contract.snapshot import Axis, Mesh, Version
 from nbdist.errors import Notice
@@ -23,8 +22,8 @@ def test_a_different_spec_is_two_arrays_and_a_disagreement():
     other = named(spec=(("data",), ()))
     snapshot = Session(*(report(n, other if n == 2 else named()) for n in range(4))).settled()
     assert snapshot.arrays == (
-        replace(named(), processes=(0, 1, 3)),
-        replace(other, processes=(2,)),
+        structs.replace(named(), processes=(0, 1, 3)),
+        structs.replace(other, processes=(2,)),
     )
     [disagreement] = snapshot.disagreements
     assert disagreement.about == "array w"
@@ -94,7 +93,7 @@ def test_a_difference_counts_only_after_it_has_lasted():
 
 
 def test_processes_in_different_lines_are_not_compared():
-    ahead = replace(RUNNING, line=5, context_mesh="m")
+    ahead = structs.replace(RUNNING, line=5, context_mesh="m")
     session = Session(report(0, named(), activity=ahead), report(1, activity=RUNNING))
     assert session.settled().disagreements == ()
     session.take(report(0, named(), activity=RUNNING, sequence=2))
@@ -104,7 +103,7 @@ def test_processes_in_different_lines_are_not_compared():
 def test_meshes_in_context_that_differ_are_named():
     contexts = ["m", "m", "f", None]
     snapshot = Session(
-        *(report(n, activity=replace(IDLE, context_mesh=contexts[n])) for n in range(4))
+        *(report(n, activity=structs.replace(IDLE, context_mesh=contexts[n])) for n in range(4))
     ).settled()
     [disagreement] = snapshot.disagreements
     assert disagreement.about == "mesh in context"
@@ -120,10 +119,10 @@ def test_trouble_is_worded_with_the_host_where_there_are_several(host):
     some = Session(*(report(n, activity=RUNNING) for n in range(4)), count=4).settled().processes
     states = ("failed", "lost", "stuck", "running")
     one, *others = (
-        replace(each, host="vm", state=state, error="E: x")
+        structs.replace(each, host="vm", state=state, error="E: x")
         for each, state in zip(some, states, strict=True)
     )
-    processes = (replace(one, host=host or "vm", line=2, source="f()"), *others)
+    processes = (structs.replace(one, host=host or "vm", line=2, source="f()"), *others)
     found = trouble(processes, Known(silent={"vm": NOW - 5}), time_s=NOW)
     assert {notice.level for notice in found} == {"bad"}
     on, at = (" on vm", f" ({host})") if host else ("", "")
@@ -193,10 +192,10 @@ def test_a_stuck_process_keeps_its_line():
 @pytest.mark.parametrize(
     ("activity", "state"),
     [
-        (replace(IDLE, run=7), "idle"),
-        (replace(IDLE, run=6), "stuck"),  # from before the cell
-        (replace(IDLE, run=None), "stuck"),
-        (replace(RUNNING, run=7), "stuck"),
+        (structs.replace(IDLE, run=7), "idle"),
+        (structs.replace(IDLE, run=6), "stuck"),  # from before the cell
+        (structs.replace(IDLE, run=None), "stuck"),
+        (structs.replace(RUNNING, run=7), "stuck"),
     ],
 )
 def test_a_stuck_process_is_so_until_it_reports_that_it_has_left_its_cell(activity, state):

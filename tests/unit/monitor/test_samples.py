@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec import structs
 
 from nbdist.contract.snapshot import NameSamples
 from nbdist.engine.probe.samples import digest_of
@@ -16,7 +16,7 @@ def samples(*after: tuple[int, dict[str, str]]) -> Samples:
     """Of a process that has reported these after these runs."""
     found = Samples()
     for run, texts in after:
-        found.take(replace(report(0), samples=NameSamples(run=run, texts=texts)))
+        found.take(structs.replace(report(0), samples=NameSamples(run=run, texts=texts)))
     return found
 
 
@@ -110,7 +110,7 @@ def test_who_has_reported_nothing_is_not_compared() -> None:
 
 def test_a_new_process_has_nothing_of_the_one_before() -> None:
     found = samples((2, {"a": "1"}))
-    found.take(replace(report(0), pid=99))
+    found.take(structs.replace(report(0), pid=99))
     assert found.after == {}
-    found.take(replace(report(0), pid=99, samples=NameSamples(run=3, texts={"a": "1"})))
+    found.take(structs.replace(report(0), pid=99, samples=NameSamples(run=3, texts={"a": "1"})))
     assert found.after == {3: {"a": "1"}}

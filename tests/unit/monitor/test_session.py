@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec import structs
 
 from nbdist.contract.snapshot import VERSION, PerProcess, Report, SingleDevice
 from nbdist.errors import VersionError
@@ -64,7 +63,7 @@ def test_per_process_arrays_keep_the_device_each_process_has_them_on():
 
 def test_an_array_on_one_device_of_one_process_stays_there():
     snapshot = Session(report(0), report(1, single(1)), report(2), report(3)).settled()
-    assert snapshot.arrays == (replace(single(1), processes=(1,)),)
+    assert snapshot.arrays == (structs.replace(single(1), processes=(1,)),)
     assert snapshot.disagreements == ()
 
 
@@ -110,7 +109,7 @@ def test_a_report_older_than_the_newest_is_ignored():
 
 def test_a_restarted_process_starts_afresh_even_with_lower_sequence_numbers():
     session = Session(report(0, named(), sequence=500))
-    session.take(replace(report(0), pid=999, arrays=None))
+    session.take(structs.replace(report(0), pid=999, arrays=None))
     snapshot = session.settled()
     assert snapshot.arrays == ()
     assert snapshot.processes[0].pid == 999
@@ -131,7 +130,7 @@ def test_reports_of_processes_outside_the_plan_are_ignored():
 def test_another_version_of_the_contract_is_refused_with_the_host():
     text = rf"process 3 \(host h2\).* version 99, .* version {VERSION}"
     with pytest.raises(VersionError, match=text):
-        Session(replace(report(3), version=99))
+        Session(structs.replace(report(3), version=99))
 
 
 def test_arrays_are_merged_again_only_after_a_change():
@@ -160,8 +159,8 @@ def test_processes_with_equal_arrays_are_merged_as_one_group(monkeypatch):
     planned = [ExpectedProcess(process_id=n, host="h", role="worker") for n in range(1000)]
     merger = Merger("s", planned)
     for n in range(1000):
-        own = replace(single(0), sharding=SingleDevice(device=f"{n}:0", memory_kind=None))
-        one = replace(report(0, meshes=MESHES), process_id=n, arrays=(*shared, own))
+        own = structs.replace(single(0), sharding=SingleDevice(device=f"{n}:0", memory_kind=None))
+        one = structs.replace(report(0, meshes=MESHES), process_id=n, arrays=(*shared, own))
         merger.update(one, time_s=NOW)
     snapshot = merger.snapshot(Known(), time_s=NOW + 3)
     assert len(looked) < 100, "groups × arrays, not processes × arrays"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec import structs
 
 from nbdist.contract.program import Collective, totals
 
@@ -28,7 +27,7 @@ def collective(kind="all-reduce", **changed) -> Collective:
         operation="",
         name="a",
     )
-    return replace(plain, **changed)
+    return structs.replace(plain, **changed)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from msgspec import structs
+
 from nbdist.contract.program import Program, ProgramMemory
 from nbdist.program.compiled import refused
 from nbdist.rehearsal.comparison import Comparison, Rehearsed, bound_of, seconds_figure
@@ -22,9 +24,9 @@ ONE = Program(
     collectives=(collective(axes=("data",), bytes=4 * MB),),
     matmul_flops=197 * 10**9,
 )
-OTHER = replace(
+OTHER = structs.replace(
     ONE,
-    memory=replace(MEMORY, arguments=4 * MB, temporaries=9 * MB),
+    memory=structs.replace(MEMORY, arguments=4 * MB, temporaries=9 * MB),
     collectives=(collective(axes=("model",), group_size=2, bytes=MB, times=8),),
 )
 SAID = "Ran out of memory in memory space hbm. Used 18.2G of 15.5G hbm."
@@ -76,7 +78,7 @@ NEEDED = ProgramMemory(arguments=60, outputs=40, temporaries=0, aliased=0, code=
 def test_the_bound_is_the_longest_of_compute_memory_and_network():
     def bound(chip=SMALL, **changed):
         plain = Program(name="f", fits=True, matmul_flops=70, collectives=(collective(),))
-        return bound_of(replace(plain, **changed), NEEDED, chip)
+        return bound_of(structs.replace(plain, **changed), NEEDED, chip)
 
     assert bound() == (7, ())
     assert bound(collectives=(collective(times=3),)) == (18, ())
@@ -94,7 +96,9 @@ def test_the_bound_is_the_longest_of_compute_memory_and_network():
 
 
 def test_what_sends_least_but_does_not_fit_is_not_the_best():
-    large = replace(ONE, fits=False, memory=replace(MEMORY, temporaries=20 * 2**30), collectives=())
+    large = structs.replace(
+        ONE, fits=False, memory=structs.replace(MEMORY, temporaries=20 * 2**30), collectives=()
+    )
     meshes = ("a=16", "a=8,b=2", "a=4,b=4")
     rows = Comparison(tuple(map(rehearsed, meshes, (large, ONE, OTHER)))).figures
     assert ["sent" in row.best for row in rows] == [False, True, False]
@@ -102,7 +106,9 @@ def test_what_sends_least_but_does_not_fit_is_not_the_best():
 
 
 def test_a_figure_that_is_not_certain_makes_none_the_best():
-    unknown = replace(ONE, collectives=(collective(times=None, bytes=MB),), matmul_flops=None)
+    unknown = structs.replace(
+        ONE, collectives=(collective(times=None, bytes=MB),), matmul_flops=None
+    )
     rows = Comparison((rehearsed("a=16", unknown), rehearsed("a=8,b=2", ONE))).figures
     assert not any({"sent", "bound_s"} & set(row.best) for row in rows)
     assert "≥ " in Comparison((rehearsed("a=16", unknown),)).text()
@@ -136,7 +142,7 @@ def test_all_of_it_is_plain_data():
 
 def test_the_same_axes_in_another_order_are_one_line():
     programs = [
-        replace(ONE, collectives=(collective(axes=axes, bytes=MB),))
+        structs.replace(ONE, collectives=(collective(axes=axes, bytes=MB),))
         for axes in (("a", "b"), ("b", "a"))
     ]
     meshes = ("a=4,b=4", "b=4,a=4")

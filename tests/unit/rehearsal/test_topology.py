@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from nbdist.errors import OptionError
 from nbdist.rehearsal.topology import CHIPS, Topology, read_topology, topology_text
@@ -134,6 +134,6 @@ def test_slices_come_one_after_the_other() -> None:
 def test_devices_that_are_not_where_the_topology_has_them_have_no_torus() -> None:
     topology = read_topology("v5e:2x4")
     first, *others = devices_of(topology)
-    assert torus_of(topology, [replace(first, coords=None), *others]) is None
-    assert torus_of(topology, [replace(first, coords=(7, 7, 0)), *others]) is None
+    assert torus_of(topology, [structs.replace(first, coords=None), *others]) is None
+    assert torus_of(topology, [structs.replace(first, coords=(7, 7, 0)), *others]) is None
     assert torus_of(topology, others[:4]) is None

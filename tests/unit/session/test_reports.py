@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from nbdist.contract.calls.engine import Looked
 from nbdist.contract.snapshot import Activity
@@ -104,10 +105,10 @@ def test_a_report_from_before_the_end_of_a_cell_says_nothing_of_the_next() -> No
     engines = FakeEngines()
     engines.health.learn({1: stands(1, "finished")}, 5, run=50)
     for run in (40, 50):
-        engines.monitor.reported[1] = replace(RUNNING, run=run)
+        engines.monitor.reported[1] = structs.replace(RUNNING, run=run)
         assert engines.reports.busy(1)
         assert not engines.reports.in_cell(1), "the cell of this run, or a later one, has ended"
-    engines.monitor.reported[1] = replace(RUNNING, run=60)
+    engines.monitor.reported[1] = structs.replace(RUNNING, run=60)
     assert engines.reports.in_cell(1)
 
 
@@ -115,8 +116,8 @@ def test_a_report_from_before_the_end_of_a_cell_says_nothing_of_the_next() -> No
     ("activity", "text"),
     [
         (RUNNING, "process 1 (host h2) is in cell 12, line 4"),
-        (replace(RUNNING, line=None), "process 1 (host h2) is in cell 12"),
-        (replace(RUNNING, cell=None), "process 1 (host h2) is busy"),
+        (structs.replace(RUNNING, line=None), "process 1 (host h2) is in cell 12"),
+        (structs.replace(RUNNING, cell=None), "process 1 (host h2) is busy"),
         (None, "process 1 (host h2) is busy"),
     ],
 )

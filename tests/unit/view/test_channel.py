@@ -10,8 +10,9 @@ import comm as comms
 import pytest
 from ipykernel.comm.comm import BaseComm
 
-from nbdist.contract.page import COMM_ID, TARGET, AskValues, CellOutputs, Hello, plain, read_request
+from nbdist.contract.page import COMM_ID, TARGET, AskValues, CellOutputs, Hello, read_request
 from nbdist.contract.snapshot import Snapshot
+from nbdist.contract.wire import encode
 from nbdist.errors import SessionError
 from nbdist.view.channel import (
     BYTES_PER_SECOND,
@@ -208,9 +209,9 @@ def test_nothing_is_sent_while_no_cell_runs() -> None:
 def test_a_running_cell_is_sent_when_it_changes_and_once_more_when_it_has_ended() -> None:
     cells, repeated = Cells(), RepeatedOutputs()
     cells.texts["a"], cells.running = "1", {"a"}
-    assert repeated.due(cells.of, 0.0) == {"type": "outputs", "cells": plain(cells.of([]))}
+    assert repeated.due(cells.of, 0.0) == {"type": "outputs", "cells": encode(cells.of([]))}
     cells.texts["a"] = "1 2"
-    assert repeated.due(cells.of, 2.0) == {"type": "outputs", "cells": plain(cells.of([]))}
+    assert repeated.due(cells.of, 2.0) == {"type": "outputs", "cells": encode(cells.of([]))}
     cells.running = set()
     ended = repeated.due(cells.of, 4.0)
     assert ended is not None

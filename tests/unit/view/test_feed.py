@@ -6,9 +6,9 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from nbdist.contract.snapshot import Snapshot
 from nbdist.contract.wire import encode
@@ -58,7 +58,7 @@ def test_a_sink_gets_a_full_frame_first_and_then_only_what_changed(feed: Feed) -
     sink.wait(lambda s: len(s.frames) == 1)
     assert sink.frames[0]["base"] is None
     assert sink.frames[0]["snapshot"] == json.loads(json.dumps(encode(FIRST)))
-    feed.push(replace(FIRST, sequence=2, time=2.0, state="running"))
+    feed.push(structs.replace(FIRST, sequence=2, time=2.0, state="running"))
     sink.wait(lambda s: len(s.frames) == 2)
     assert sink.frames[1]["snapshot"] == {"state": "running", "sequence": 2, "time": 2.0}
     assert sink.frames[1]["base"] == sink.frames[0]["sequence"]
@@ -70,7 +70,7 @@ def test_frames_add_up_to_the_newest_snapshot_for_every_sink(feed: Feed) -> None
     last = FIRST
     for number in range(2, 30):
         notice = Notice(level="warn", title=str(number), text="")
-        last = replace(FIRST, sequence=number, time=float(number), notices=(notice,))
+        last = structs.replace(FIRST, sequence=number, time=float(number), notices=(notice,))
         feed.push(last)
         if number == 15:
             feed.attach(late)
@@ -87,7 +87,7 @@ def test_at_most_ten_frames_a_second_are_sent_and_the_newest_is_never_lost(feed:
     started = time.monotonic()
     state = FIRST
     while time.monotonic() - started < 0.5:
-        state = replace(state, sequence=state.sequence + 1, arrays_omitted=state.sequence)
+        state = structs.replace(state, sequence=state.sequence + 1, arrays_omitted=state.sequence)
         feed.push(state)
         time.sleep(0.002)
     sink.wait(lambda s: s.known is not None and s.known["sequence"] == state.sequence)
@@ -104,7 +104,7 @@ def test_a_snapshot_that_changes_nothing_is_only_said_to_be_the_same(feed: Feed)
     number = 1
     while time.monotonic() < started + 2.5 * BEAT_SECONDS:
         number += 1
-        feed.push(replace(FIRST, sequence=number, time=float(number)))
+        feed.push(structs.replace(FIRST, sequence=number, time=float(number)))
         time.sleep(0.05)
     sink.wait(lambda s: len(s.frames) > 1)
     beats = list(sink.frames[1:])
@@ -150,7 +150,7 @@ def test_a_sink_that_left_hears_nothing_and_attaching_twice_changes_nothing(feed
     other.wait(lambda s: len(s.frames) == 1)
     assert len(sink.frames) == 1
     feed.detach(sink)
-    feed.push(replace(FIRST, sequence=2, state="running"))
+    feed.push(structs.replace(FIRST, sequence=2, state="running"))
     other.wait(lambda s: len(s.frames) == 2)
     assert len(sink.frames) == 1
 
@@ -160,7 +160,7 @@ def test_closing_sends_the_last_snapshot_and_ends_the_thread() -> None:
     feed.attach(sink)
     feed.push(FIRST)
     sink.wait(lambda s: len(s.frames) == 1)
-    feed.push(replace(FIRST, sequence=2, state="stopped"))
+    feed.push(structs.replace(FIRST, sequence=2, state="stopped"))
     feed.close()
     assert sink.known is not None
     assert sink.known["state"] == "stopped"
@@ -177,7 +177,7 @@ def test_without_a_sink_nothing_is_encoded(feed: Feed, monkeypatch: pytest.Monke
     feed.detach(sink)
     encoded: list[object] = []
     monkeypatch.setattr("nbdist.view.feed.encode", encoded.append)
-    feed.push(replace(FIRST, sequence=2, state="running"))
+    feed.push(structs.replace(FIRST, sequence=2, state="running"))
     time.sleep(3 * PERIOD_SECONDS)
     assert encoded == []
 
@@ -204,7 +204,7 @@ def test_a_sink_that_fails_keeps_no_other_from_its_frames_and_gets_all_when_it_i
     feed.attach(good)
     bad.wait(lambda s: len(s.frames) == 1)
     bad.broken = True
-    feed.push(replace(FIRST, sequence=2, state="running"))
+    feed.push(structs.replace(FIRST, sequence=2, state="running"))
     good.wait(lambda s: s.known is not None and s.known["state"] == "running")
     bad.broken = False
     bad.wait(lambda s: s.known is not None and s.known["state"] == "running")
@@ -219,11 +219,11 @@ def test_a_snapshot_that_cannot_be_encoded_is_left_out_and_the_next_is_whole(fee
     feed.push(FIRST)
     feed.attach(sink)
     sink.wait(lambda s: len(s.frames) == 1)
-    wrong = replace(FIRST, sequence=2, state="running", notices=(object(),))  # type: ignore[arg-type]
+    wrong = structs.replace(FIRST, sequence=2, state="running", notices=(object(),))  # type: ignore[arg-type]
     feed.push(wrong)
     time.sleep(3 * PERIOD_SECONDS)
     notice = Notice(level="warn", title="t", text="")
-    feed.push(replace(FIRST, sequence=3, state="running", notices=(notice,)))
+    feed.push(structs.replace(FIRST, sequence=3, state="running", notices=(notice,)))
     sink.wait(lambda s: s.known is not None and s.known["state"] == "running")
     assert sink.known is not None
     assert sink.known["notices"] == json.loads(json.dumps([encode(notice)]))

@@ -1,8 +1,7 @@
 """A model's layout in characters: whole paths, flagged variables first, rules that match nothing."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec import structs
 
 from nbdist.contract.calls.inspection import ModelFound
 from nbdist.contract.wire import decode, encode
@@ -50,8 +49,8 @@ def test_what_is_set_stands_above_flagged_rows_first_and_what_matches_nothing_be
 
 
 def test_without_rules_there_are_no_columns_for_them(snapshot, model):
-    plain = [replace(one, rule=None, axes=None, missed=False) for one in model.variables]
-    found = lines(snapshot, replace(model, variables=tuple(plain), unmatched=()), [])
+    plain = [structs.replace(one, rule=None, axes=None, missed=False) for one in model.variables]
+    found = lines(snapshot, structs.replace(model, variables=tuple(plain), unmatched=()), [])
     assert found[1] == "no distribution is set"
     assert found[2].split() == ["variable", "type", "group", "spec", "per", "device"]
     assert len(found) == 3 + len(plain)
@@ -61,17 +60,21 @@ def test_a_variable_that_is_not_laid_out_as_its_rule_asks_is_flagged(snapshot, m
     kernel = next(one for one in model.variables if one.path == "sequential/dense/kernel")
     assert flag(kernel) is None
     # Keras leaves out what is whole at the end.
-    assert flag(replace(kernel, axes=("model",), spec=(("model",), ()))) is None
-    assert flag(replace(kernel, spec=((), ()))) == flag(replace(kernel, spec=None)) == DIFFERS
-    assert flag(replace(kernel, missed=True, axes=None)) == MISSED
-    found = lines(snapshot, replace(model, variables=(replace(kernel, spec=None),)))
+    assert flag(structs.replace(kernel, axes=("model",), spec=(("model",), ()))) is None
+    assert (
+        flag(structs.replace(kernel, spec=((), ())))
+        == flag(structs.replace(kernel, spec=None))
+        == DIFFERS
+    )
+    assert flag(structs.replace(kernel, missed=True, axes=None)) == MISSED
+    found = lines(snapshot, structs.replace(model, variables=(structs.replace(kernel, spec=None),)))
     assert found[3].startswith("~  sequential/dense/kernel") and "no mesh" in found[3]
     assert f"~ {DIFFERS}" in found
 
 
 def test_a_problem_and_variables_left_out_are_reported(snapshot, model):
-    problem = replace(snapshot.distributions[0], problem="It is.")
-    found = lines(snapshot, replace(model, variables_omitted=3), [problem])
+    problem = structs.replace(snapshot.distributions[0], problem="It is.")
+    found = lines(snapshot, structs.replace(model, variables_omitted=3), [problem])
     assert "It is." in found and "… and 3 more variables" in found
 
 

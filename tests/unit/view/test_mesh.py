@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from nbdist.contract.snapshot import DeviceBytes
 from nbdist.errors import ArrayError
@@ -22,8 +22,8 @@ def slices_text(slices):
 
 
 def test_a_mesh_reads_as_in_the_design():
-    array = replace(snapshot("tour").arrays[0], path="w")
-    text = mesh_text(replace(snapshot("tour"), arrays=(array,)), path="w", width=120)
+    array = structs.replace(snapshot("tour").arrays[0], path="w")
+    text = mesh_text(structs.replace(snapshot("tour"), arrays=(array,)), path="w", width=120)
     assert text.splitlines() == [
         "mesh data=4 × model=2          w  f32[512, 256]  P('data', 'model')  "
         "8 shards of 128 × 128, 64 KB each, not replicated",
@@ -37,10 +37,12 @@ def test_a_mesh_reads_as_in_the_design():
 
 @pytest.mark.parametrize("first", [False, True])
 def test_an_array_is_shown_under_its_own_name_whichever_others_begin_with_it(first):
-    named = replace(snapshot("tour").arrays[0], path="big", shape=(8, 2))
-    others = [replace(named, path=path, shape=(512, 256)) for path in ("big['w']", "bigger")]
+    named = structs.replace(snapshot("tour").arrays[0], path="big", shape=(8, 2))
+    others = [
+        structs.replace(named, path=path, shape=(512, 256)) for path in ("big['w']", "bigger")
+    ]
     arrays = (named, *others) if first else (*others, named)
-    text = mesh_text(replace(snapshot("tour"), arrays=arrays), path="big", width=120)
+    text = mesh_text(structs.replace(snapshot("tour"), arrays=arrays), path="big", width=120)
     assert "big  f32[8, 2]" in text and "512" not in text
 
 
@@ -115,7 +117,7 @@ def test_each_version_of_an_array_has_its_own_picture():
 
 def test_before_any_mesh_the_devices_are_listed_by_process():
     assert mesh_text(snapshot("empty")) == "no devices known yet"
-    lines = mesh_text(replace(snapshot("tour"), meshes=(), arrays=())).splitlines()
+    lines = mesh_text(structs.replace(snapshot("tour"), meshes=(), arrays=())).splitlines()
     assert lines[0] == "no mesh yet; devices by process"
     assert (lines[2], len(lines)) == ("process 1  cpu devices 0, 1", 5)
 
@@ -125,7 +127,7 @@ def test_an_unknown_array_is_refused_with_names_that_look_alike():
     with pytest.raises(ArrayError, match=text + r".* 7 arrays are known\.$"):
         mesh_text(snapshot("tour"), path="params.dense1.bais")
     with pytest.raises(ArrayError, match=r"5 more lie too deep to be listed\.$"):
-        mesh_text(replace(snapshot("tour"), arrays_omitted=5), path="zzz")
+        mesh_text(structs.replace(snapshot("tour"), arrays_omitted=5), path="zzz")
 
 
 def test_k5_the_mesh_is_followed_by_what_is_set_and_what_devices_hold_of_each_model():
@@ -145,6 +147,6 @@ def test_k5_the_mesh_is_followed_by_what_is_set_and_what_devices_hold_of_each_mo
         DeviceBytes(devices=(first,), nbytes=2048),
         DeviceBytes(devices=tuple(others), nbytes=1024),
     )
-    session = replace(session, models=(replace(session.models[0], totals=totals),))
+    session = structs.replace(session, models=(structs.replace(session.models[0], totals=totals),))
     last = mesh_text(session, width=120).splitlines()[-1]
     assert last.endswith("2 KB on p0 · d0; 1 KB on p0 · d1, p1 · d0, p1 · d1")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec import structs
 
 from nbdist.contract.program import Buffer, MeshAxes, Program, ProgramMemory
 from nbdist.contract.snapshot import Axis, Device, Mesh
@@ -57,7 +57,7 @@ def test_the_mesh_of_a_session_that_is_equal_is_taken_for_it():
         MESH,
         other.id,
     ]
-    turned = replace(equal, devices=("0:0", "0:1", "1:2", "1:3"))
+    turned = structs.replace(equal, devices=("0:0", "0:1", "1:2", "1:3"))
     found = compiled_snapshot(PROGRAM, DEVICES, meshes=[turned])
     assert found.program is not None and found.program.mesh == MESH
 
@@ -66,7 +66,7 @@ def test_a_mesh_with_a_device_that_is_not_there_is_none():
     found = compiled_snapshot(PROGRAM, DEVICES[:3])
     assert found.meshes == ()
     assert found.program is not None and found.program.mesh is None
-    assert compiled_snapshot(replace(PROGRAM, mesh=None), DEVICES).meshes == ()
+    assert compiled_snapshot(structs.replace(PROGRAM, mesh=None), DEVICES).meshes == ()
 
 
 def test_each_device_takes_what_the_program_needs():
@@ -154,7 +154,7 @@ def test_all_of_a_program_is_in_its_text():
 
 
 def test_one_that_does_not_fit_says_so():
-    small = replace(EXPLAINED, fits=False, memory=replace(MEMORY, limit=2**30))
+    small = structs.replace(EXPLAINED, fits=False, memory=structs.replace(MEMORY, limit=2**30))
     assert program_text(small).startswith("jit_step: does not fit, 3 GB of 1 GB ")
     said = "Ran out of memory in memory space hbm. Used 18.2G of 15.5G hbm."
     refused_program = refused(said, "jit_step")
@@ -169,7 +169,7 @@ def test_what_is_not_known_is_not_shown():
     assert text.strip() == (
         "jit_f: compiled; its memory is not known\n\nIts devices exchange nothing."
     )
-    text = program_text(replace(EXPLAINED, memory=replace(MEMORY, limit=None)))
+    text = program_text(structs.replace(EXPLAINED, memory=structs.replace(MEMORY, limit=None)))
     assert text.startswith("jit_step: 3 GB on ")
 
 
@@ -179,5 +179,5 @@ def test_a_line_of_a_cell_is_said_to_be_one():
 
 
 def test_no_line_is_wider_than_asked_for():
-    wide = replace(EXPLAINED, collectives=(collective(axes=None, devices="{0}, " * 40),))
+    wide = structs.replace(EXPLAINED, collectives=(collective(axes=None, devices="{0}, " * 40),))
     assert max(map(len, program_text(wide, width=60).splitlines())) == 60

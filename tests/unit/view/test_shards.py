@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from nbdist.contract.calls.inspection import ArraySummary, Numbers, PieceSummary, Summary
 from nbdist.errors import ArrayError
@@ -41,7 +41,7 @@ def half(values: np.ndarray[Any, Any], process: int, *, whole: bool = False) -> 
 
 VALUES = np.array([1, 2, 3, 9], "int32")
 FIRST, SECOND = half(VALUES, 0), half(VALUES, 1)
-ELSEWHERE = replace(SECOND, part=replace(SECOND.part, about="i32[4] elsewhere"))
+ELSEWHERE = structs.replace(SECOND, part=structs.replace(SECOND.part, about="i32[4] elsewhere"))
 
 
 def test_the_parts_of_all_make_one_text_and_one_picture() -> None:
@@ -101,7 +101,7 @@ def test_shards_list_each_piece_with_its_devices() -> None:
 
 
 def test_what_was_reported_last_is_shown_while_a_cell_runs() -> None:
-    session = replace(snapshot("transformer"), arrays_omitted=2)
+    session = structs.replace(snapshot("transformer"), arrays_omitted=2)
     found = Shards.seen("batches", session, while_="process 0 is in cell 7")
     assert found is not None
     text = found.text()

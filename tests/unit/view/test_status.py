@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from nbdist.contract.snapshot import Disagreement, Metric, Progress, Version
 from nbdist.errors import Notice
@@ -32,23 +32,24 @@ def test_a_title_and_a_text_are_sentences_in_one_line():
         Notice(level="bad", title="Process 1 raised E at line 7: no data", text="All is kept."),
         Notice(level="warn", title="w", text="is replicated on all 8 devices."),
     )
-    shown = status_text(replace(snapshot("tour"), notices=notices))
+    shown = status_text(structs.replace(snapshot("tour"), notices=notices))
     assert "\nProcess 1 raised E at line 7: no data. All is kept.\nw is replicated on" in shown
 
 
 def test_before_the_first_reports_and_after_the_end_no_process_is_called_idle():
     assert status_text(snapshot("empty")).startswith("starting   4 processes ")
-    stopped = status_text(replace(snapshot("tour"), state="stopped"))
+    stopped = status_text(structs.replace(snapshot("tour"), state="stopped"))
     assert stopped.startswith("stopped   ") and stopped.split("\n")[1].startswith("embedding ")
 
 
 def test_of_a_pod_it_shows_trouble_first_and_counts_the_rest():
     session = snapshot("tour")
     many = [
-        replace(session.processes[0], process_id=n, waiting=False, state="idle") for n in range(100)
+        structs.replace(session.processes[0], process_id=n, waiting=False, state="idle")
+        for n in range(100)
     ]
-    many[99] = replace(many[99], state="lost")
-    lines = status_text(replace(session, processes=tuple(many))).splitlines()
+    many[99] = structs.replace(many[99], state="lost")
+    lines = status_text(structs.replace(session, processes=tuple(many))).splitlines()
     assert lines[2].startswith("99 ")
     assert "… and 60 more processes: 60 idle" in lines
 
@@ -56,15 +57,15 @@ def test_of_a_pod_it_shows_trouble_first_and_counts_the_rest():
 def test_roles_are_shown_where_they_differ():
     session = snapshot("tour")
     assert "worker" not in status_text(session)
-    evaluator = replace(session.processes[3], role="evaluator")
-    text = status_text(replace(session, processes=(*session.processes[:3], evaluator)))
+    evaluator = structs.replace(session.processes[3], role="evaluator")
+    text = status_text(structs.replace(session, processes=(*session.processes[:3], evaluator)))
     assert "evaluator" in text and "worker" in text
 
 
 def test_what_differs_is_one_line():
     versions = (Version(processes=(0, 1, 2), value="a"), Version(processes=(3,), value="b"))
     differs = (Disagreement(about="x", versions=versions),)
-    text = status_text(replace(snapshot("empty"), disagreements=differs))
+    text = status_text(structs.replace(snapshot("empty"), disagreements=differs))
     assert text.endswith("x differs: processes 0–2 a; process 3 b")
 
 
@@ -95,5 +96,7 @@ def test_t2_t4_t7_the_status_shows_tasks_progress_and_replicas():
 def test_metrics_have_three_significant_digits(value, text):
     session = snapshot("empty")
     reported = Progress(what="fit", metrics=(Metric(name="loss", value=value),))
-    session = replace(session, processes=(replace(session.processes[0], progress=reported),))
+    session = structs.replace(
+        session, processes=(structs.replace(session.processes[0], progress=reported),)
+    )
     assert f"fit  loss {text}  (process 0)" in status_text(session)

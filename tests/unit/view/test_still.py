@@ -3,10 +3,10 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
+from msgspec import structs
 
 from nbdist.contract.snapshot import Axis, Device, Mesh, PerProcess
 from nbdist.errors import Notice
@@ -204,17 +204,17 @@ def test_trouble_is_said_and_lost_devices_have_no_colour():
 def test_everything_from_users_is_escaped():
     evil = '<img src=x onerror="alert(1)">'
     session = snapshot("tour")
-    array = replace(session.arrays[0], path=evil, dtype=evil)
-    process = replace(session.processes[0], error=evil, state="failed", host=evil)
+    array = structs.replace(session.arrays[0], path=evil, dtype=evil)
+    process = structs.replace(session.processes[0], error=evil, state="failed", host=evil)
     mesh = session.meshes[0]
     axes = (Axis(name=evil, size=4, type="auto"), mesh.axes[1])
-    sharding = replace(array.sharding, spec=((evil,), ("model",)), memory_kind=evil)
-    session = replace(
+    sharding = structs.replace(array.sharding, spec=((evil,), ("model",)), memory_kind=evil)
+    session = structs.replace(
         session,
         processes=(process, *session.processes[1:]),
-        devices=tuple(replace(device, platform=evil) for device in session.devices),
-        meshes=(replace(mesh, axes=axes),),
-        arrays=(replace(array, sharding=sharding),),
+        devices=tuple(structs.replace(device, platform=evil) for device in session.devices),
+        meshes=(structs.replace(mesh, axes=axes),),
+        arrays=(structs.replace(array, sharding=sharding),),
         notices=(Notice(level="bad", title=evil, text=evil),),
     )
     page = Page(still_html(session, path=evil, view_id=evil))
@@ -232,7 +232,7 @@ def test_a_large_mesh_is_drawn_in_whole_rows_and_the_rest_counted(rows, columns,
         Axis(name="model", size=columns, type="auto"),
     )
     keys = tuple(f"0:{n}" for n in range(rows * columns))
-    session = replace(snapshot("empty"), meshes=(Mesh(id="m", axes=axes, devices=keys),))
+    session = structs.replace(snapshot("empty"), meshes=(Mesh(id="m", axes=axes, devices=keys),))
     html = still_html(session, view_id="v")
     assert len(Page(html).cells) == drawn
     assert f"… and {rows * columns - drawn} more devices" in html
@@ -260,10 +260,12 @@ def test_own_arrays_of_many_processes_differ_in_the_process_they_name():
         for n in range(20)
     )
     own = PerProcess(devices=tuple(device.key for device in devices), memory_kind=None)
-    array = replace(session.arrays[0], sharding=own)
+    array = structs.replace(session.arrays[0], sharding=own)
     page = Page(
         still_html(
-            replace(session, devices=devices, arrays=(array,)), path="local_batch", view_id="v"
+            structs.replace(session, devices=devices, arrays=(array,)),
+            path="local_batch",
+            view_id="v",
         )
     )
     assert len({(style, text) for style, text in page.cells}) == 20

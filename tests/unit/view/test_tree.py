@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec import structs
 
 from nbdist.contract.snapshot import Array, Axis, Mesh, NamedSharding
 from nbdist.view.tree import grow, steps, tree_text, within
@@ -93,7 +92,7 @@ def test_layers_on_other_devices_are_not_alike() -> None:
         for n in range(2)
     ]
     arrays = [
-        replace(one, sharding=replace(one.sharding, mesh=stage.id))
+        structs.replace(one, sharding=structs.replace(one.sharding, mesh=stage.id))
         for n, stage in enumerate(stages)
         for one in (array(f"m[{n}].w", None), array(f"m[{n}].v", None))
     ]

@@ -11,22 +11,22 @@ export type Request = Hello | AskValues;
  * `base == sequence` says that nothing has changed. `age` is how long ago the snapshot was made, in seconds.
  */
 export interface Frame {
+  type: 'frame';
   stream: string;
   sequence: number;
   base: number | null;
   age: number;
   snapshot: Partial<Snapshot>;
-  type: 'frame';
 }
 /**
  * Content of the array at a path, as the answer to `AskValues`: a `text`, or an `error`.
  */
 export interface Values {
+  type: 'values';
   path: string;
   text: string | null;
   picture: ValuesPicture | null;
   error: string | null;
-  type: 'values';
 }
 /**
  * Values at some places of the last two axes, row by row.
@@ -45,8 +45,8 @@ export interface ValuesPicture {
  * Outputs so far of the cells that run, for a page that was reloaded in the middle of one.
  */
 export interface Outputs {
-  cells: CellOutputs[];
   type: 'outputs';
+  cells: CellOutputs[];
 }
 /**
  * Outputs of one cell, each as a notebook saves it. `cell` is the id that the notebook gives the cell.
@@ -62,8 +62,8 @@ export interface CellOutputs {
  * Whether plain cells run on the processes, as `%dist_mode` sets it.
  */
 export interface CellMode {
-  on_processes: boolean;
   type: 'mode';
+  on_processes: boolean;
 }
 /**
  * Traits of a view: its still picture, the array to select first, the only session to show, and its form.
@@ -76,7 +76,7 @@ export interface ViewTraits {
   view_id: string;
   focus: string;
   session: string;
-  form: 'view' | 'strip' | 'problem' | 'processes' | 'mesh' | 'arrays';
+  form: 'arrays' | 'mesh' | 'problem' | 'processes' | 'strip' | 'view';
   packed: string | null;
 }
 /**
@@ -89,6 +89,6 @@ export interface Hello {
  * A person asks for the content of the array at a path.
  */
 export interface AskValues {
-  path: string;
   type: 'values';
+  path: string;
 }

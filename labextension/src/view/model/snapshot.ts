@@ -17,18 +17,18 @@ export interface Snapshot {
   sequence: number;
   time: number;
   state:
-    | 'starting'
+    | 'compiled'
     | 'idle'
-    | 'running'
+    | 'out of step'
+    | 'planned'
     | 'recovering'
-    | 'stuck'
+    | 'refused'
     | 'repairing'
     | 'resizing'
-    | 'out of step'
+    | 'running'
+    | 'starting'
     | 'stopped'
-    | 'planned'
-    | 'compiled'
-    | 'refused';
+    | 'stuck';
   recovers_at: number | null;
   version: number;
   processes: Process[];
@@ -54,7 +54,7 @@ export interface Process {
   host: string;
   pid: number | null;
   role: string;
-  state: 'starting' | 'idle' | 'running' | 'compiling' | 'failed' | 'stuck' | 'lost';
+  state: 'compiling' | 'failed' | 'idle' | 'lost' | 'running' | 'starting' | 'stuck';
   cell: number | null;
   line: number | null;
   source: string | null;
@@ -154,19 +154,19 @@ export interface Array {
  * the devices along them hold different values that are still to be added, never copies.
  */
 export interface NamedSharding {
+  kind: 'named';
   mesh: string;
   spec: string[][];
   unreduced: string[];
   memory_kind: string | null;
-  kind: 'named';
 }
 /**
  * The whole array on one device.
  */
 export interface SingleDevice {
+  kind: 'single';
   device: string;
   memory_kind: string | null;
-  kind: 'single';
 }
 /**
  * Each process has an array of its own under this path, whole, on one of its devices.
@@ -175,9 +175,9 @@ export interface SingleDevice {
  * device's is a piece of its own, never a copy of another's.
  */
 export interface PerProcess {
+  kind: 'per_process';
   devices: string[];
   memory_kind: string | null;
-  kind: 'per_process';
 }
 /**
  * Any other sharding: its index map, grouped by piece.
@@ -185,9 +185,9 @@ export interface PerProcess {
  * Source: `jax.sharding.Sharding.devices_indices_map`.
  */
 export interface Indexed {
+  kind: 'indexed';
   pieces: Piece[];
   memory_kind: string | null;
-  kind: 'indexed';
 }
 /**
  * One part of an array and the devices that hold a copy of it.
@@ -258,7 +258,7 @@ export interface Model {
 export interface Variable {
   path: string;
   array: string | null;
-  group: 'trainable' | 'non-trainable' | 'optimizer';
+  group: 'non-trainable' | 'optimizer' | 'trainable';
   shape: number[];
   dtype: string;
   nbytes: number;
@@ -305,7 +305,7 @@ export interface Version {
  *   lost: The paths of the arrays that were lost.
  */
 export interface Notice {
-  level: 'warn' | 'bad';
+  level: 'bad' | 'warn';
   title: string;
   text: string;
   do: string;
@@ -376,7 +376,7 @@ export interface ShownCollective {
   bytes: number;
   arrays: string;
   times: string;
-  direction: 'forward' | 'backward' | 'both' | '';
+  direction: '' | 'backward' | 'both' | 'forward';
   line: string;
   resharding: boolean;
   grouping: number | null;

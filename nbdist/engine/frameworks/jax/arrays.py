@@ -17,12 +17,13 @@ import sys
 import tempfile
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from math import prod
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from msgspec import structs
 
 from nbdist.contract.calls.inspection import MIME, ArraySummary, Numbers, PieceSummary, Summary
 from nbdist.contract.calls.values import Box
@@ -385,7 +386,7 @@ def _piece(
         return piece
     values = np.asarray(shard.data)
     if numbers:
-        piece = replace(piece, numbers=_numbers(values))
+        piece = structs.replace(piece, numbers=_numbers(values))
     if grid is not None:
         inside = [
             (bisect_left(axis, start), bisect_left(axis, stop))
@@ -397,7 +398,7 @@ def _piece(
         ]
         part = np.ascontiguousarray(values[np.ix_(*wanted)])
         encoded = base64.b64encode(part.tobytes()).decode()
-        piece = replace(piece, places=tuple(inside), values=encoded)
+        piece = structs.replace(piece, places=tuple(inside), values=encoded)
     return piece
 
 
@@ -411,7 +412,7 @@ def _numbers(values: Any) -> Numbers:
         if values.size:
             total = str(float(values.sum(dtype=np.float64)))
             low, high = str(int(values.min())), str(int(values.max()))
-            numbers = replace(numbers, min=low, max=high, sum=total)
+            numbers = structs.replace(numbers, min=low, max=high, sum=total)
         return numbers
     if values.dtype.itemsize < 4:
         values = values.astype(np.float32)
@@ -423,5 +424,5 @@ def _numbers(values: Any) -> Numbers:
         with np.errstate(all="ignore"):
             total = known.sum(dtype=np.float64)
         low, high, total = (repr(float(one)) for one in (known.min(), known.max(), total))
-        numbers = replace(numbers, min=low, max=high, sum=total)
+        numbers = structs.replace(numbers, min=low, max=high, sum=total)
     return numbers

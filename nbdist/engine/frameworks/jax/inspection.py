@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from nbdist.contract.calls.inspection import (
     ArrayNan,
     ArraysFound,
@@ -146,7 +148,7 @@ def explain(value: Any, expression: str, process_id: int = 0) -> ArraysFound:
     check_array(jax, value, expression, partial_sums=True)
     if isinstance(value, jax.Array):
         described, meshes = describe(value)
-        array = replace(described, path=expression)
+        array = structs.replace(described, path=expression)
         return ArraysFound(expression=expression, arrays=(array,), meshes=meshes)
     return describe_tree(value, expression)
 

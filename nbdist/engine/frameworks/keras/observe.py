@@ -14,8 +14,10 @@ import functools
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec import structs
 
 from nbdist.contract.page import LARGE_BYTES
 from nbdist.contract.snapshot import (
@@ -186,7 +188,7 @@ class KerasModels:
 
     def _placed(self, said: _Said, meshes: Mapping[str, Mesh]) -> Variable:
         """Return a variable's description with the facts that the meshes tell: `device_bytes` and `missed`."""
-        return replace(
+        return structs.replace(
             said.described,
             device_bytes=fullest_bytes(said.array, meshes),
             missed=self._is_missed(said, meshes),

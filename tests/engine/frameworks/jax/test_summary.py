@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import jax
 import numpy as np
 import pytest
+from msgspec import structs
 
 from nbdist import summary
 from nbdist.contract.calls.inspection import ArraySummary
@@ -20,7 +20,7 @@ def parts(array):
     """As two processes would answer, each with every second piece."""
     text = json.dumps(encode(engine.summarize(array)), allow_nan=False)
     whole = decode(ArraySummary, json.loads(text))
-    return [replace(whole, pieces=whole.pieces[half::2]) for half in (0, 1)]
+    return [structs.replace(whole, pieces=whole.pieces[half::2]) for half in (0, 1)]
 
 
 def test_a_small_array_is_shown_whole(mesh):

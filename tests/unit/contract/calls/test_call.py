@@ -6,10 +6,10 @@ import json
 import re
 import types
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pytest
+from msgspec import structs
 
 from nbdist.contract import asides, iopub
 from nbdist.contract.calls import (
@@ -29,7 +29,7 @@ from nbdist.contract.calls import (
 )
 from nbdist.contract.calls.engine import Greet, Greeted, Look, OtherNbdist, Who
 from nbdist.contract.program import MeshAxes
-from nbdist.contract.wire import decode, encode
+from nbdist.contract.wire import Data, decode, encode
 from nbdist.engine.kernel.calls import SentCall as Travelling
 from nbdist.engine.kernel.calls import calls
 from nbdist.errors import WireError
@@ -40,7 +40,7 @@ TYPES = sorted(
         one
         for module in MODULES
         for one in vars(module).values()
-        if isinstance(one, type) and is_dataclass(one) and one.__module__ == module.__name__
+        if isinstance(one, type) and issubclass(one, Data) and one.__module__ == module.__name__
     },
     key=lambda one: one.__name__,
 )
@@ -63,7 +63,7 @@ def sample(hint: Any) -> Any:
     if hint is MeshAxes:  # whose fields must belong together
         return MeshAxes(names=("a", "b"), shape=(2, 3), devices=tuple(range(6)))
     hints = get_type_hints(hint)
-    return hint(**{one.name: sample(hints[one.name]) for one in fields(hint)})
+    return hint(**{one.name: sample(hints[one.name]) for one in structs.fields(hint)})
 
 
 @pytest.mark.parametrize("cls", TYPES, ids=lambda cls: cls.__name__)
@@ -77,11 +77,11 @@ def test_each_type_refuses_a_field_it_does_not_know_and_one_of_another_type(
     cls: type[Any],
 ) -> None:
     data = encode(sample(cls))
-    with pytest.raises(WireError, match=rf"^{cls.__name__}\.more is 1; allowed: no such field"):
+    with pytest.raises(WireError, match=rf"^{cls.__name__}: object contains unknown field more"):
         decode(cls, {**data, "more": 1})
     hints = get_type_hints(cls)
     for name in (one for one in data if hints.get(one) is not Any):
-        with pytest.raises(WireError, match=rf"^{cls.__name__}\.{name}"):
+        with pytest.raises(WireError, match=rf"^{cls.__name__}\.{name}: "):
             decode(cls, {**data, name: object()})
 
 
@@ -109,10 +109,10 @@ def test_a_call_of_a_wrong_shape_is_one_error_and_runs_nothing(
         "nbdist.engine.kernel.resident.Resident.of", lambda: pytest.fail("it was asked")
     )
     for text, said in (
-        (json.dumps({"timeout_s": "soon"}), "Look.timeout_s is 'soon'; allowed: a finite number."),
-        (json.dumps({}), "Look.timeout_s is None; allowed: a value, but the field is missing."),
-        (json.dumps({"timeout_s": 1, "more": 2}), "Look.more is 2; allowed: no such field"),
-        (json.dumps([1]), "Look is [1]; allowed: an object with the fields of Look."),
+        (json.dumps({"timeout_s": "soon"}), "Look.timeout_s: expected float, got str."),
+        (json.dumps({}), "Look: object missing required field timeout_s."),
+        (json.dumps({"timeout_s": 1, "more": 2}), "Look: object contains unknown field more."),
+        (json.dumps([1]), "Look: expected object, got array."),
         ("{", "What should be JSON cannot be read"),
     ):
         (answer,) = Travelling("look", text)().buffers

@@ -64,6 +64,8 @@ def test_another_answer_to_what_it_is_asked_next_names_the_host(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     visit = visited(monkeypatch, line(checkup.checkup({})), line({"time": "noon"}))
-    with pytest.raises(WireError, match=r"^What host h1 has reported: Reading.time is 'noon'"):
+    with pytest.raises(
+        WireError, match=r"^What host h1 has reported: Reading.time: expected float"
+    ):
         visit.connect([])
     visit.end()

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from nbdist import cli
 from nbdist.contract.calls.engine import Initialized, Membership
@@ -306,7 +307,7 @@ def test_cells_are_known_to_the_next_kernel(tmp_path: Path) -> None:
     assert read_history(tmp_path).running == [cell]
     other = OpenCell(kernel=1, run=11, number=4, code="y", offset=0, started=6.0)
     history.begun(other)
-    with_requests = replace(other, requests={0: "c", 2: "d"})
+    with_requests = structs.replace(other, requests={0: "c", 2: "d"})
     history.begun(with_requests)
     assert read_history(tmp_path).running == [cell, with_requests]
     past = PastCell(
@@ -340,7 +341,8 @@ def test_process_ids_come_from_what_the_engines_know() -> None:
     nothing = {0: reported("h2"), 4: reported("h1"), 2: reported("h1")}
     assert number_engines(nothing) == ({2: 0, 4: 1, 0: 2}, BY_HOST)
     joined = {
-        e: replace(f, joined=Membership(process_id=1 - e, count=2)) for e, f in by_slurm.items()
+        e: structs.replace(f, joined=Membership(process_id=1 - e, count=2))
+        for e, f in by_slurm.items()
     }
     assert number_engines(joined) == ({0: 1, 1: 0}, "as in JAX's cluster")
     before = {0: reported(settled=1), 5: reported(), 6: reported(settled=0)}

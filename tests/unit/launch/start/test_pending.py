@@ -114,13 +114,13 @@ def test_a_request_goes_to_the_one_engine_under_its_name_with_its_arguments() ->
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        ({"ok": {"sequence": "7"}}, "Looked.sequence is '7'; allowed: a whole number."),
-        ({"ok": {}}, "Looked.sequence is None; allowed: a value, but the field is missing."),
-        ({"ok": {"sequence": 7, "more": 1}}, "Looked.more is 1; allowed: no such field"),
-        ({"ok": None}, "Looked is None; allowed: an object with the fields of Looked."),
-        ({"well": {}}, "Reply.well is {}; allowed: no such field"),
-        ({"error": "no such array"}, "Reply.error is 'no such array'; allowed: an object with"),
-        ([1, 2], "Reply is [1, 2]; allowed: an object with the fields of Reply."),
+        ({"ok": {"sequence": "7"}}, "Looked.sequence: expected int, got str."),
+        ({"ok": {}}, "Looked: object missing required field sequence."),
+        ({"ok": {"sequence": 7, "more": 1}}, "Looked: object contains unknown field more."),
+        ({"ok": None}, "Looked: expected object, got null."),
+        ({"well": {}}, "Reply: object contains unknown field well."),
+        ({"error": "no such array"}, "Reply.error: expected object | null, got str."),
+        ([1, 2], "Reply: expected object, got array."),
     ],
 )
 def test_an_answer_of_a_wrong_shape_is_one_error_that_names_the_process_and_the_place(
@@ -135,7 +135,7 @@ def test_an_answer_of_a_wrong_shape_is_one_error_that_names_the_process_and_the_
 
 
 def test_that_an_engine_could_not_take_a_call_is_said_with_the_process() -> None:
-    text = "Look.timeout_s is 'soon'; allowed: a finite number."
+    text = "Look.timeout_s: expected float, got str."
     with pytest.raises(WireError) as raised:
         answering({"error": {"type": "WireError", "text": text}}).get()
     assert str(raised.value) == f"process 1 (host h1) could not take or answer 'look': {text}"
@@ -143,7 +143,7 @@ def test_that_an_engine_could_not_take_a_call_is_said_with_the_process() -> None
 
 def test_a_call_that_cannot_be_sent_is_an_error_before_anything_is() -> None:
     view = SimpleNamespace(set_flags=lambda **_: pytest.fail("something was sent"))
-    with pytest.raises(WireError, match=r"Look\.timeout_s is inf; allowed: a finite number"):
+    with pytest.raises(WireError, match=r"^Look cannot be sent: "):
         ask({7: view}, 7, Look(timeout_s=float("inf")))
 
 

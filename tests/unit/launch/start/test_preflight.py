@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from nbdist.contract.checkup import Checkup, Connection
 from nbdist.contract.wire import encode
@@ -50,14 +50,14 @@ def test_where_all_is_well_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_host_that_has_told_nothing_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert judge(monkeypatch, "h1", h1=replace(reported("h1"), checks=None)) == []
+    assert judge(monkeypatch, "h1", h1=structs.replace(reported("h1"), checks=None)) == []
 
 
 def test_what_a_host_lacks_is_an_error_with_its_name_before_it_is_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     checks = facts("h2", packages={**PACKAGES, "jax": None})
-    lacking = replace(reported("h2"), checks=checks)
+    lacking = structs.replace(reported("h2"), checks=checks)
     with pytest.raises(HostError, match=r"^Host h2 cannot take part\.\n") as error:
         judge(monkeypatch, "h1", "h2", h1=reported("h1"), h2=lacking)
     assert error.value.host == "h2"

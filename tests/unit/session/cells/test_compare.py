@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from nbdist.contract.calls.engine import Agreement, AskAgreement
 from nbdist.contract.cells import (
@@ -50,7 +50,7 @@ def names(**parts: Any) -> NamesFacts:
     changes = parts.pop("names", {"w": {}})
     meshes = {one.id: one for one in (mesh(), mesh(first=4))}
     return NamesFacts(
-        names={name: replace(entry, **one) for name, one in changes.items()},
+        names={name: structs.replace(entry, **one) for name, one in changes.items()},
         **{"arrays": {}, "meshes": meshes, "local": {}, "keys": {}, "omitted": 0, **parts},
     )
 
@@ -79,7 +79,7 @@ def test_an_array_of_another_shape_is_named_with_process_and_host() -> None:
     ("other", "text"),
     [
         (array("w", (512, 256), (), ("data",)), "f32[512, 256] P(None, 'data') on process 1"),
-        (replace(W, dtype="bfloat16"), "bf16[512, 256] P('data', None) on process 1"),
+        (structs.replace(W, dtype="bfloat16"), "bf16[512, 256] P('data', None) on process 1"),
         (array("w", (512, 256), ("data",), (), first=4), "on mesh data=4 in device memory over"),
     ],
 )
@@ -197,13 +197,13 @@ def test_distributions_of_keras_are_compared() -> None:
     )
     assert "none on process 1" in said([good, None], "distribution")
     assert "auto shard False on process 1" in said(
-        [good, replace(good, auto_shard=False)], "distribution"
+        [good, structs.replace(good, auto_shard=False)], "distribution"
     )
     rules = (LayoutRule(pattern=".*kernel", axes=(None, "model")),)
     assert "rules {'.*kernel': (None, 'model')} on process 1" in said(
-        [good, replace(good, rules=rules)], "distribution"
+        [good, structs.replace(good, rules=rules)], "distribution"
     )
-    moved = replace(good, mesh=mesh(first=4))
+    moved = structs.replace(good, mesh=mesh(first=4))
     assert "DataParallel over data=4 over other devices" in said([good, moved], "distribution")
 
 

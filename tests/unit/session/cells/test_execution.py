@@ -130,12 +130,12 @@ def test_a_post_mortem_needs_a_process_that_is_free_and_on_which_a_cell_has_fail
 
 
 WRONG = [
-    ("nbdist_step", {}, "CellStep.number is None; allowed: a value, but the field is missing."),
-    ("nbdist_step", {"number": 7, "sent": 3}, "CellStep.sent is 3"),
+    ("nbdist_step", {}, "CellStep: object missing required field number."),
+    ("nbdist_step", {"number": 7, "sent": 3}, "CellStep.sent: expected object, got int."),
     ("nbdist_sent", {"programs": "many"}, "Sent."),
     ("nbdist_prompt", {"prompt": {"number": "1"}}, "Prompting.prompt."),
     ("nbdist_rescue", {"path": 1}, "Rescued."),
-    ("nbdist_rescue", None, "Rescued is None; allowed: an object"),
+    ("nbdist_rescue", None, "Rescued: expected object, got null."),
 ]
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from nbdist.errors import CollectiveError, Notice, ProcessError
 from nbdist.session.cells.facts import ProcessFacts
@@ -349,7 +350,7 @@ def test_a_cell_that_reached_its_limit_names_those_that_were_late(
 def test_the_line_is_named_where_all_that_were_late_were_in_it() -> None:
     late = {p: stands(p, "interrupted", activity=PLACE) for p in (0, 1)}
     assert timeout_error(late, 2.0, FACTS, []).notice.title.endswith(f"interrupted {LINE}.")
-    late[1] = stands(1, "interrupted", activity=replace(PLACE, line=9))
+    late[1] = stands(1, "interrupted", activity=structs.replace(PLACE, line=9))
     assert timeout_error(late, 2.0, FACTS, []).notice.title.endswith("interrupted.")
     assert [
         line.split("   ")[0] for line in timeout_error(late, 2.0, FACTS, []).notice.details

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from nbdist.contract.cells import Doubt
 from nbdist.session.cells.facts import RECOVER, ProcessFacts
@@ -19,11 +20,14 @@ STUCK = {1: stands(1, "stuck")}
 @pytest.mark.parametrize(
     ("activity", "back"),
     [
-        (replace(IDLE, run=7), True),
-        (replace(IDLE, run=9), True),
-        (replace(IDLE, run=6), False),  # from before the cell: it was stopped at its beginning
-        (replace(IDLE, run=None), False),
-        (replace(RUNNING, run=7), False),
+        (structs.replace(IDLE, run=7), True),
+        (structs.replace(IDLE, run=9), True),
+        (
+            structs.replace(IDLE, run=6),
+            False,
+        ),  # from before the cell: it was stopped at its beginning
+        (structs.replace(IDLE, run=None), False),
+        (structs.replace(RUNNING, run=7), False),
     ],
 )
 def test_one_is_back_when_it_reports_so_after_the_cell_it_was_stuck_in(
@@ -52,7 +56,7 @@ def test_one_that_is_stuck_again_is_not_back_for_what_it_was_stuck_in_before() -
     engines.health.stuck({1}, back=lambda process_id: True)
     engines.health.recovered()  # another process has taken its place
     engines.health.learn(STUCK, 3, run=7)
-    engines.monitor.reported[1] = replace(RUNNING, run=7)
+    engines.monitor.reported[1] = structs.replace(RUNNING, run=7)
     engines.health.notice_returned()
     assert engines.facts.stuck == {1}
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from nbdist.session.cells import leaving
 from nbdist.session.cells import supervisor as conduct
@@ -248,7 +249,7 @@ def test_one_that_does_not_come_back_is_said_to_and_given_up_after_the_time_give
 
 def test_of_one_that_compiles_is_said_that_no_interrupt_reaches_it(clock: Clock) -> None:
     failed = {
-        0: stands(0, activity=replace(running(), state="compiling")),
+        0: stands(0, activity=structs.replace(running(), state="compiling")),
         1: stands(1, "raised", error="ValueError: x", time=1.0),
     }
     scene = Scene(clock, {0.0: failed})

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from nbdist.session.cells.leaving import (
     BACK_SECONDS,
@@ -36,7 +37,7 @@ from tests.builders.reports import running as report
 
 NOW = 0.0
 TERMS = Terms(grace_s=3.0, give_up_s=10.0, proves=True, counts=True, frees=True)
-WAITS = replace(report(cell=1, source="y = step(x)"), line_seconds=9.0)
+WAITS = structs.replace(report(cell=1, source="y = step(x)"), line_seconds=9.0)
 
 
 def at(*processes: ProcessOutcome, now: float = NOW, terms: Terms = TERMS, **watch: Any) -> Moment:

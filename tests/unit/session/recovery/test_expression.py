@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from nbdist.contract.asides import Abandon, Free
 from nbdist.contract.calls.inspection import ArraysFound, FindShards
@@ -46,7 +46,7 @@ def test_only_a_plain_name_needs_no_program(text: str, name: bool) -> None:
 
 
 def test_some_are_asked_and_all_answers_taken() -> None:
-    engines: Any = FakeEngines(shards=lambda p, **_: replace(ANSWER, omitted=p))
+    engines: Any = FakeEngines(shards=lambda p, **_: structs.replace(ANSWER, omitted=p))
     answers = ask_some(engines, FindShards(expression="w"), [0, 1], timeout_s=1.0)
     assert {p: answer.omitted for p, (answer, _) in answers.items()} == {0: 0, 1: 1}
 
@@ -89,14 +89,14 @@ def test_a_report_from_before_the_end_of_its_cell_does_not(later: int) -> None:
     engines = FakeEngines(shards=lambda p, **_: ANSWER)
     ended = {p: stands(p, "finished") for p in (0, 1)}
     engines.health.learn(ended, 12 + later, run=70 + later)
-    engines.monitor.reported[1] = replace(RUNNING, run=70)
+    engines.monitor.reported[1] = structs.replace(RUNNING, run=70)
     assert list(asked(engines)) == [0, 1]
 
 
 def test_the_end_of_a_cell_elsewhere_says_nothing_of_one_that_runs() -> None:
     engines = FakeEngines(shards=lambda p, **_: ANSWER)
     engines.health.learn({0: stands(0, "finished")}, 13, run=71)
-    engines.monitor.reported[1] = replace(RUNNING, run=70)
+    engines.monitor.reported[1] = structs.replace(RUNNING, run=70)
     with pytest.raises(SessionError, match="is in cell 12"):
         asked(engines)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from nbdist.contract.calls.stepping import (
     NOT_SENT,
@@ -94,8 +94,8 @@ def test_after_a_failure_they_are_in_step_again_and_the_next_cell_runs(
 def test_what_only_one_has_of_an_array_is_lost_on_both_and_named(
     live: LiveHosts, session: Session
 ) -> None:
-    live.answers["save"] = lambda p, _: replace(
-        SAVED, versions=replace(ORIGINS, versions={"w": (0, p, "0"), "b": (0, 1, "0")})
+    live.answers["save"] = lambda p, _: structs.replace(
+        SAVED, versions=structs.replace(ORIGINS, versions={"w": (0, p, "0"), "b": (0, 1, "0")})
     )
     fails(live, session)
     assert {p: a["lost"] for p, a in live.asked_of("restore").items()} == {0: ["w"], 1: ["w"]}
@@ -113,8 +113,8 @@ def test_what_a_cell_assigns_again_is_not_lost_any_more(live: LiveHosts, session
 
 
 def test_what_the_cell_that_assigns_it_loses_stays_lost(live: LiveHosts, session: Session) -> None:
-    versions = replace(ORIGINS, versions={"w": (0, 1, "0")})
-    live.answers["save"] = lambda p, _: replace(SAVED, versions=versions if p else ORIGINS)
+    versions = structs.replace(ORIGINS, versions={"w": (0, 1, "0")})
+    live.answers["save"] = lambda p, _: structs.replace(SAVED, versions=versions if p else ORIGINS)
     live.answers["restore"] = lambda p, _: Restored(
         references=0, arrays=0, lost=("w",), stale=(), seconds=0.0, ports=(9000 + p,)
     )
@@ -133,8 +133,8 @@ def test_why_values_could_not_be_read_is_said_but_for_what_all_wait_for(
     live: LiveHosts, session: Session
 ) -> None:
     reasons = {"w": "no memory is left", "v": NOT_SENT}
-    unread = replace(ORIGINS, versions=dict.fromkeys(reasons), reasons=reasons)
-    live.answers["save"] = lambda p, _: replace(SAVED, versions=unread) if p else SAVED
+    unread = structs.replace(ORIGINS, versions=dict.fromkeys(reasons), reasons=reasons)
+    live.answers["save"] = lambda p, _: structs.replace(SAVED, versions=unread) if p else SAVED
     fails(live, session)
     notice = repaired(session)
     assert notice.lost == ("v", "w")
@@ -170,7 +170,9 @@ def test_a_proof_that_does_not_pass_at_its_end_is_no_repair(
 def test_where_memory_is_short_it_is_said_that_it_takes_longer(
     live: LiveHosts, session: Session
 ) -> None:
-    live.answers["save"] = lambda p, _: replace(SAVED, on_disk=p * 1000, nbytes=2000, free=10)
+    live.answers["save"] = lambda p, _: structs.replace(
+        SAVED, on_disk=p * 1000, nbytes=2000, free=10
+    )
     details = "\n".join(fails(live, session).notice.details)
     (line,) = (line.strip() for line in details.splitlines() if "disk" in line)
     said = "process 1 (host h2): 1000 B of 2 KB are written to disk, since only 10 B"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from nbdist.contract.asides import Free
 from nbdist.session.recovery import waiting
@@ -14,9 +15,9 @@ from tests.builders.engines import FakeEngines
 from tests.builders.outcomes import stands
 from tests.builders.reports import RUNNING
 
-COMPILING = replace(RUNNING, state="compiling", run=7)
-INSIDE = replace(RUNNING, run=7)
-LEFT = replace(RUNNING, state="idle", run=7)
+COMPILING = structs.replace(RUNNING, state="compiling", run=7)
+INSIDE = structs.replace(RUNNING, run=7)
+LEFT = structs.replace(RUNNING, state="idle", run=7)
 
 
 @pytest.fixture

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from nbdist.contract.calls.stepping import Origin, Trail, Versions
 from nbdist.session.recovery.compared import Mixed, common_serial, crossed, disagreeing
@@ -26,7 +26,7 @@ def said(unnamed: Any = (), **versions: int | None) -> Versions:
 
 def elsewhere(said: Versions, **origins: Origin) -> Versions:
     """The same, with other origins of some arrays."""
-    return replace(said, versions={**said.versions, **origins})
+    return structs.replace(said, versions={**said.versions, **origins})
 
 
 def paths(answers: dict[int, Versions], **options: int) -> list[str]:

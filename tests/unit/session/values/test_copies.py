@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from nbdist.contract.calls.namespace import CopiesOffer, NamespaceArray, RoundOffer
 from nbdist.contract.calls.values import Box
@@ -136,7 +136,7 @@ def test_nothing_goes_back_where_one_process_lacks_a_part() -> None:
 
 
 def own(key: str, digest: str) -> NamespaceArray:
-    return replace(array(key, 0, ((0, 6),)), spans=False, origin=(0, 0, f"own {digest}"))
+    return structs.replace(array(key, 0, ((0, 6),)), spans=False, origin=(0, 0, f"own {digest}"))
 
 
 def test_what_is_each_process_s_own_is_sent_to_nobody() -> None:

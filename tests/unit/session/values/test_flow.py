@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import random
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from nbdist.contract.calls import Call
 from nbdist.contract.calls.values import (
@@ -294,7 +294,7 @@ def test_equal_pieces_of_a_global_array_must_be_equal_on_all_that_hold_them() ->
 
 
 def test_pieces_that_only_one_process_holds_are_not_compared() -> None:
-    one, other = W, replace(W, pieces=(((2, 4),),))
+    one, other = W, structs.replace(W, pieces=(((2, 4),),))
     asked = Answering()  # any question would raise
     compare(asked, {0: offered(x=one), 1: offered(x=other)})
 

@@ -22,8 +22,10 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from msgspec import structs
 
 from nbdist.contract.calls.stepping import Labels, Proven, Sent, Trail, UnderWay
 from nbdist.contract.iopub import CellStep
@@ -241,7 +243,7 @@ class Step:
     def sent_so_far(self, main: MainThread) -> Sent:
         """Return the same as `sent` in the middle of a cell, without the main thread's help."""
         raised = raising()
-        return replace(
+        return structs.replace(
             self.sent(), calling=calling(main), raising=raised, progress=self._progress()
         )
 

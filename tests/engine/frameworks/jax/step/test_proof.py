@@ -1,11 +1,11 @@
 """The proof passes where all numbers are one's own, and says so where they are not."""
 
 import threading
-from dataclasses import replace
 
 import jax
 import numpy as np
 import pytest
+from msgspec import structs
 
 from nbdist.contract.calls.stepping import Proven, Sent
 from nbdist.contract.iopub import CellStep
@@ -203,7 +203,7 @@ def state(**facts):
         unsettled=False,
         proven=None,
     )
-    return replace(nothing, **facts)
+    return structs.replace(nothing, **facts)
 
 
 def test_a_cell_that_sent_nothing_is_not_proven(step, said):
@@ -232,7 +232,9 @@ def test_a_proof_that_waits_is_reported_and_ends_when_it_is_abandoned(step, said
     step._proof.begin = lambda number, count, counted: Trial(number)
     threading.Thread(target=lambda: (wait_for(lambda: said), step.abandon())).start()
     step.end_cell(7, failed=False)
-    assert said[0] == CellStep(number=7, proving=True, sent=replace(step.sent(), unsettled=False))
+    assert said[0] == CellStep(
+        number=7, proving=True, sent=structs.replace(step.sent(), unsettled=False)
+    )
     assert step.unsettled
     assert (said[1].proving, said[1].proven.passed) == (False, None)
     assert step.sent().programs == 1
@@ -337,7 +339,9 @@ def test_what_was_sent_is_said_without_a_proof_and_once(step, said):
     assert len(said) == 1
     send(step)
     step.end_cell(8, failed=False, compared=True)
-    assert said[1:] == [CellStep(number=8, compared=True, sent=replace(sent, programs=2, serial=2))]
+    assert said[1:] == [
+        CellStep(number=8, compared=True, sent=structs.replace(sent, programs=2, serial=2))
+    ]
 
 
 def test_what_was_sent_is_said_when_it_is_computed(step, said):

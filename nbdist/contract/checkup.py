@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import structs
-
-from nbdist.contract.wire import Data, Plain, decode, encode
+from nbdist.contract.wire import Data, Plain, decode
 
 
 class OwnName(Data):
@@ -100,7 +98,7 @@ class OldPython(Data):
     executable: str
 
 
-class Checkup(Data):
+class Checkup(Data, omit_defaults=True):
     """The facts of one machine, and of the environment of the process that found them.
 
     Attributes:
@@ -176,13 +174,3 @@ def read_checkup(data: Plain) -> Checkup | OldPython:
     kind: Any = OldPython if old else Checkup
     found: Checkup | OldPython = decode(kind, data)
     return found
-
-
-def plain_checkup(found: Checkup | OldPython) -> Plain:
-    """Return a checkup as plain data again, without optional fields that are None."""
-    may_lack = {one.name for one in structs.fields(found) if not one.required}
-    return {
-        name: value
-        for name, value in encode(found).items()
-        if value is not None or name not in may_lack
-    }

@@ -16,10 +16,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
+
+from msgspec import structs
 
 from nbdist.contract.checkup import Checkup, Connected, Connection, OldPython, Reading, read_checkup
 from nbdist.contract.wire import Plain, decode
@@ -235,7 +237,7 @@ def try_connections(pool: Executor, visits: Sequence[Visit]) -> Reachability:
         answers = pool.map(lambda v: v.connect(list(targets[v.host.name].values())), visits)
         reached: dict[str, dict[str, Connection]] = {
             visit.host.name: {
-                name: replace(given, address=str(target[0]))
+                name: structs.replace(given, address=str(target[0]))
                 for (name, target), given in zip(
                     targets[visit.host.name].items(), answer, strict=False
                 )

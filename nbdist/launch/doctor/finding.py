@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from nbdist.contract.checkup import Checkup, Connection, OldPython, plain_checkup
+from nbdist.contract.checkup import Checkup, Connection, OldPython
+from nbdist.contract.wire import encode
 from nbdist.launch.launchers.ssh import shell
 from nbdist.launch.model.framework import framework_names
 from nbdist.launch.model.hosts import AskedHost, SshOptions
@@ -180,7 +181,7 @@ class Examination:
             "ok": self.exit_code == 0,
             "seconds": round(self.seconds, 3),
             "findings": [asdict(finding) for finding in self.findings],
-            "hosts": {one.host: one.facts and plain_checkup(one.facts) for one in self.everyone},
+            "hosts": {one.host: one.facts and encode(one.facts) for one in self.everyone},
         }
         return json.dumps(found, indent=2)
 

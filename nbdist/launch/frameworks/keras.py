@@ -7,8 +7,9 @@ reads the `KERAS_DISTRIBUTION_*` variables when it is called without arguments.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec import structs
 
 from nbdist.contract.calls.engine import Described, Initialized, KerasArguments, KerasStage
 from nbdist.errors import OptionError
@@ -110,7 +111,7 @@ class KerasLaunch(jax.JaxLaunch):
     def late(self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> Any:
         """Return the stage without computations that all processes must do together, such as a seed."""
         (stage,) = self.stages(plan, process, rendezvous)
-        return replace(stage, late=True)
+        return structs.replace(stage, late=True)
 
     def check(self, plan: Plan, answers: Answers) -> None:
         """Do nothing: the back end has compared the processes already."""

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.contract.checkup import Checkup, OldPython, plain_checkup, read_checkup
+from nbdist.contract.checkup import Checkup, OldPython, read_checkup
+from nbdist.contract.wire import encode
 from nbdist.errors import WireError
 from nbdist.machine import checkup
 
@@ -17,7 +18,7 @@ def test_facts_of_this_machine_are_read_and_are_the_same_again(asked: dict[str, 
     plain = json.loads(json.dumps(checkup.checkup(asked)))
     found = read_checkup(plain)
     assert isinstance(found, Checkup)
-    again = plain_checkup(found)
+    again = encode(found)
     # What other processes on this machine have left need not say of which devices it is.
     assert {**again, "leftovers": None} == {**plain, "leftovers": None}
     assert read_checkup(again) == found
@@ -56,7 +57,7 @@ def test_a_python_too_old_to_tell_more_is_read_as_that() -> None:
     plain = {"python": [2, 7, 18], "executable": "/usr/bin/python"}
     found = read_checkup(plain)
     assert found == OldPython(python=(2, 7, 18), executable="/usr/bin/python")
-    assert plain_checkup(found) == plain
+    assert encode(found) == plain
 
 
 @pytest.mark.parametrize("data", [None, [], {}, {"host": 5}, {"python": "3"}, {"time": 1.0}])

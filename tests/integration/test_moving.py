@@ -136,9 +136,10 @@ def test_an_interrupted_push_says_so_in_one_line_and_leaves_nothing(
 def test_a_push_that_is_interrupted_before_anything_is_sent_says_so_in_one_line(
     notebook: Notebook,
 ) -> None:
+    # Not flushed: ipykernel loses one stop in some hundreds that comes while its stream is.
     notebook.good(
         "class Long:\n    def __reduce__(self):\n        import time\n"
-        "        print('packing', flush=True)\n        time.sleep(600)\nlong = Long()"
+        "        print('packing')\n        time.sleep(600)\nlong = Long()"
     )
     said = interrupted(notebook, "%dist_push long", "packing")
     assert said == f"KeyboardInterrupt: the push of 'long' {NOT_PUSHED}"

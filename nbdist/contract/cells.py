@@ -7,7 +7,6 @@ session's private folder; each line is a `Line` as JSON, for another kernel that
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal
@@ -15,8 +14,7 @@ from typing import Literal
 from msgspec import field
 
 from nbdist.contract.snapshot import Array, LayoutRule, Mesh
-from nbdist.contract.wire import Data, Tagged, decode, encode
-from nbdist.errors import WireError
+from nbdist.contract.wire import Data, Tagged, from_json, to_json
 
 
 class PastCell(Data):
@@ -133,7 +131,7 @@ class CellLabel(Data):
 
     def text(self) -> str:
         """Return the label as text."""
-        return PREFIX + json.dumps(encode(self))
+        return PREFIX + to_json(self)
 
 
 @lru_cache(maxsize=4)  # an engine reads the label of its cell three times
@@ -145,11 +143,7 @@ def label_from(text: str) -> CellLabel | None:
     """
     if not text.startswith(PREFIX):
         return None
-    try:
-        data = json.loads(text.removeprefix(PREFIX))
-    except ValueError as error:
-        raise WireError(f"The label of a cell cannot be read: {error}.") from error
-    return decode(CellLabel, data)
+    return from_json(CellLabel, text.removeprefix(PREFIX))
 
 
 class NameFacts(Data):

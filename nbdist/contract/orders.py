@@ -10,7 +10,7 @@ from msgspec import field
 
 from nbdist.contract.asides import Question
 from nbdist.contract.events import Coordinating, Relaying, Reserved
-from nbdist.contract.wire import Data, Request, Tagged, decode, encode
+from nbdist.contract.wire import Data, Request, Tagged, from_json, to_json
 
 A = TypeVar("A", covariant=True)
 
@@ -236,7 +236,7 @@ def to_line(order: Order) -> bytes:
     Raises:
       WireError: The order holds something JSON has no form for.
     """
-    return json.dumps(encode(order)).encode() + b"\n"
+    return to_json(order).encode() + b"\n"
 
 
 def from_line(line: bytes) -> Order:
@@ -245,7 +245,7 @@ def from_line(line: bytes) -> Order:
     Raises:
       WireError: The line is no order, or an order of another shape.
     """
-    order: Order = decode(Order, json.loads(line))  # type: ignore[arg-type]
+    order: Order = from_json(Order, line)  # type: ignore[arg-type]
     return order
 
 

@@ -8,12 +8,11 @@ Source: imports nothing outside the standard library but msgspec, as `nbdist.con
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from math import prod
 from typing import Literal
 
-from nbdist.contract.wire import Data, Tagged, decode, encode
+from nbdist.contract.wire import Data, Tagged, from_json, to_json
 
 Direction = Literal["forward", "backward", "both", ""]
 """The direction of a gradient; `both` if the compiler made one collective of several, empty if there is none."""
@@ -333,7 +332,7 @@ class ShownProgram(Data):
 
 
 class _Report(Tagged, tag_field="event"):
-    """What a rehearsal's process reports."""
+    """Report of a rehearsal's process."""
 
 
 class Compiling(_Report):
@@ -362,7 +361,7 @@ Reported = Compiling | Compiled
 
 def to_line(reported: Reported) -> str:
     """Return a report as a line of the file, with its end."""
-    return json.dumps(encode(reported)) + "\n"
+    return to_json(reported) + "\n"
 
 
 def from_line(line: str) -> Reported:
@@ -371,5 +370,5 @@ def from_line(line: str) -> Reported:
     Raises:
       WireError: The line is no report.
     """
-    found: Reported = decode(Reported, json.loads(line))  # type: ignore[arg-type]
+    found: Reported = from_json(Reported, line)  # type: ignore[arg-type]
     return found

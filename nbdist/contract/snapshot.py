@@ -78,7 +78,7 @@ class Device(Data):
     live_bytes: int | None
 
 
-class NamedSharding(Tagged, tag="named"):
+class NamedSharding(Tagged):
     """Mesh + spec: `spec[d]` names the mesh axes that split dimension d, in order.
 
     `spec` has one entry per dimension of the array. Axes in `unreduced` hold partial sums:
@@ -92,7 +92,7 @@ class NamedSharding(Tagged, tag="named"):
     kind: ClassVar[Literal["named"]] = "named"
 
 
-class SingleDevice(Tagged, tag="single"):
+class SingleDevice(Tagged):
     """The whole array on one device."""
 
     device: DeviceKey

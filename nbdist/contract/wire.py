@@ -26,15 +26,18 @@ class _DataMeta(StructMeta):
     def __new__(
         mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
     ) -> Any:
-        options = {"frozen": True, "kw_only": True, "forbid_unknown_fields": True, **options}
+        options.setdefault("kw_only", True)  # the only option that subclasses do not inherit
+        if "kind" in namespace:
+            options.setdefault("tag", namespace["kind"])
         return super().__new__(mcls, name, bases, namespace, **options)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
-class Data(Struct, frozen=True, metaclass=_DataMeta):
+class Data(Struct, frozen=True, forbid_unknown_fields=True, metaclass=_DataMeta):
     """Base of every type that crosses a border: immutable, with keyword arguments only.
 
-    `decode` refuses a field that the class does not have.
+    `decode` refuses a field that the class does not have. `msgspec.structs.replace` makes a changed copy;
+    `dataclasses.replace` passes mypy, and raises `TypeError`.
     """
 
 
@@ -47,7 +50,8 @@ class Tagged(Data, tag_field="kind", tag=in_small_letters):
     """Base of classes that are members of a union; on the wire an entry beside the fields says which one it is.
 
     The entry's name is `tag_field`, the same in all members of a union; its value is `tag`, by default the words
-    of the class's name in small letters, such as `stop_listening`.
+    of the class's name in small letters, such as `stop_listening`. A class variable `kind` is the tag as well, for
+    code that tells members apart by it.
     """
 
 
@@ -67,16 +71,38 @@ def answer_type(request: type[Request[Any]]) -> Any:
     return None if found is type(None) else found
 
 
-def encode(value: object) -> Plain:
-    """Return an instance of `Data`, or of a dataclass, as plain data, every field included.
+def to_json(value: object) -> str:
+    """Return an instance of `Data`, or of a dataclass, as JSON, every field included.
 
     Raises:
       WireError: It holds something JSON has no form for: a NumPy integer, a number that is not finite.
     """
     try:
-        return json.loads(json.dumps(msgspec.to_builtins(value, str_keys=True), allow_nan=False))
+        return json.dumps(msgspec.to_builtins(value, str_keys=True), allow_nan=False)
     except (TypeError, ValueError) as error:
         raise WireError(f"{type(value).__name__} cannot be sent: {error}.") from error
+
+
+def encode(value: object) -> Plain:
+    """Return what `to_json` writes as plain data; where JSON is wanted, `to_json` is half the work.
+
+    Raises:
+      WireError: As `to_json`.
+    """
+    return json.loads(to_json(value))
+
+
+def from_json(cls: type[T], text: str | bytes) -> T:
+    """Read what `to_json` has written; see `decode`.
+
+    Raises:
+      WireError: It is no JSON, or of another shape.
+    """
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise WireError(f"What should be JSON cannot be read: {error}.") from error
+    return decode(cls, data)
 
 
 def decode(cls: type[T], data: Plain) -> T:
@@ -92,6 +118,7 @@ def decode(cls: type[T], data: Plain) -> T:
     try:
         return msgspec.convert(data, cls, str_keys=True)
     except msgspec.ValidationError as error:
-        what, _, path = str(error).replace("`", "").partition(" - at $")
-        name = getattr(cls, "__name__", "message")
-        raise WireError(f"{name}{path}: {what[0].lower()}{what[1:]}.") from error
+        what, _, where = str(error).replace("`", "").rpartition(" - at ")
+        what, where = (what, where) if what else (where, "$")
+        where = where.replace("$", getattr(cls, "__name__", "message"), 1)
+        raise WireError(f"{where}: {what[0].lower()}{what[1:]}.") from error

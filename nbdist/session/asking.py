@@ -70,7 +70,7 @@ def ask_all(
                     errors[-1].__cause__ = error
         _refuse_gone(engines, missing)
         now = time.monotonic()
-        if not any(engines.plan.hosts[p] in awaited_hosts(engines) for p in missing):
+        if awaited_hosts(engines).isdisjoint(engines.plan.hosts[p] for p in missing):
             waited_s += now - looked
         looked = now
         if missing and waited_s > within_s:
@@ -78,8 +78,8 @@ def ask_all(
             errors.append(RecoveryError(late))
             break
         if missing and meanwhile is not None and now - called > MEANWHILE_SECONDS:
-            called = now
             meanwhile(sorted(missing))
+            called = looked = time.monotonic()  # it may have waited for a silent host
         if missing:
             asked[min(missing)].wait(LOOK_SECONDS)
     if errors:
@@ -87,10 +87,10 @@ def ask_all(
     return answers
 
 
-def awaited_hosts(engines: EngineGroup) -> Collection[str]:
+def awaited_hosts(engines: EngineGroup) -> frozenset[str]:
     """Return the silent hosts that are waited for; none once a person has interrupted the wait."""
     facts = engines.facts
-    return () if facts.cut_off or engines.hurry.is_set() else facts.silent
+    return frozenset(() if facts.cut_off or engines.hurry.is_set() else facts.silent)
 
 
 def _refuse_gone(engines: EngineGroup, process_ids: Collection[int]) -> None:

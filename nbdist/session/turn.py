@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import threading
 import time
@@ -22,7 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nbdist.contract.wire import decode, encode
+from nbdist.contract.wire import from_json, to_json
 from nbdist.errors import SessionError, TurnError, WireError
 from nbdist.interrupts import put_off, raise_put_off
 from nbdist.notation import seconds_text
@@ -275,15 +274,15 @@ class Turn:
 
     def _note(self, noted: TurnNotes) -> None:
         assert self._files is not None
-        text = json.dumps(encode(noted)).encode() + b"\n"
+        text = to_json(noted).encode() + b"\n"
         with contextlib.suppress(OSError):  # a full disk
             os.pwrite(self._files[1], text, 0)
 
     def _read(self) -> TurnNotes:
         try:
             text = os.pread(self._opened()[1], MOST_BYTES, 0).split(b"\n", 1)[0]
-            return decode(TurnNotes, json.loads(text)) if text else TurnNotes()
-        except (OSError, ValueError, WireError):
+            return from_json(TurnNotes, text) if text else TurnNotes()
+        except (OSError, WireError):
             return replace(TurnNotes(), by="unknown", settled=False)
 
 

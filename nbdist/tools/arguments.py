@@ -7,6 +7,7 @@ field with a default is optional.
 from __future__ import annotations
 
 import argparse
+import math
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
@@ -183,8 +184,8 @@ def read(cls: type[A], given: Mapping[str, Any]) -> A:
         raise OptionError(str(error).replace(f"{cls.__name__}.", "argument ")) from None
     for name in known:
         value = getattr(found, name)
-        if type(value) in (int, float) and value < 0:
-            raise OptionError(f"argument {name} is {value:g}; allowed: 0 or more.")
+        if type(value) in (int, float) and not 0 <= value < math.inf:
+            raise OptionError(f"argument {name} is {value:g}; allowed: 0 or more, and finite.")
     return found
 
 

@@ -16,9 +16,10 @@ from nbdist.contract.wire import (
     answer_type,
     decode,
     encode,
+    from_json,
     in_small_letters,
+    to_json,
 )
-from nbdist.errors import WireError
 
 PROTOCOL = 16
 """Rises when a call or an answer changes; compared in the first message, which must stay readable."""
@@ -87,7 +88,7 @@ def to_text(call: Call[Any]) -> str:
     Raises:
       WireError: The arguments hold something JSON has no form for.
     """
-    return json.dumps(encode(call))
+    return to_json(call)
 
 
 def from_text(call: type[C], text: str) -> C:
@@ -96,7 +97,7 @@ def from_text(call: type[C], text: str) -> C:
     Raises:
       WireError: The arguments have another shape.
     """
-    return decode(call, _read(text))
+    return from_json(call, text)
 
 
 def reply_to_text(reply: Reply) -> str:
@@ -116,11 +117,4 @@ def reply_from_text(text: str) -> Reply:
     Raises:
       WireError: The reply has another shape.
     """
-    return decode(Reply, _read(text))
-
-
-def _read(text: str) -> Plain:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise WireError(f"What should be JSON cannot be read: {error}.") from error
+    return from_json(Reply, text)

@@ -369,7 +369,7 @@ class KerasStage(Data):
     late: bool = False
 
 
-class DevicesStage(Tagged, tag="devices"):
+class DevicesStage(Tagged):
     """Stage that says which devices TensorFlow has on this process.
 
     Attributes:
@@ -384,7 +384,7 @@ class DevicesStage(Tagged, tag="devices"):
     kind: ClassVar[Literal["devices"]] = "devices"
 
 
-class StrategyStage(Tagged, tag="strategy"):
+class StrategyStage(Tagged):
     """Stage that makes the strategy of TensorFlow.
 
     Attributes:

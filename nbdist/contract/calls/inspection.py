@@ -76,7 +76,7 @@ class ArraySummary(Data):
     pieces: tuple[PieceSummary, ...]
 
 
-class ArraysFound(Tagged, tag="arrays"):
+class ArraysFound(Tagged):
     """The arrays of an expression, as a report describes them.
 
     Attributes:
@@ -209,7 +209,7 @@ class UseWidget(Evaluating[Done]):
     binary: tuple[str, ...]
 
 
-class ModelFound(Tagged, tag="model"):
+class ModelFound(Tagged):
     """A model, the meshes of its variables, and the distributions that are set."""
 
     model: Model

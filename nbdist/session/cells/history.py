@@ -7,7 +7,6 @@ lists the running cells, the waiting ones, and the last ones that have ended.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import threading
@@ -27,7 +26,7 @@ from nbdist.contract.cells import (
     PastCell,
     Recovered,
 )
-from nbdist.contract.wire import decode, encode
+from nbdist.contract.wire import from_json, to_json
 from nbdist.errors import WireError
 from nbdist.notation import columns, cut, processes_text, ranges_text, seconds_text
 from nbdist.session.cells.doubt import assigned, root_name
@@ -89,7 +88,7 @@ class History:
     def _write(self, line: Line) -> None:
         if self._path is None:
             return
-        text = json.dumps(encode(line)).encode() + b"\n"
+        text = to_json(line).encode() + b"\n"
         with self._lock, contextlib.suppress(OSError):
             # Each line is one write, since two kernels may write at the same time.
             file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -139,8 +138,8 @@ def _lines(path: Path) -> Iterator[Line]:
         return
     for number, text in enumerate(texts, 1):
         try:
-            line: Line = decode(cast("type[Line]", Line), json.loads(text))
-        except (ValueError, WireError) as error:
+            line: Line = from_json(cast("type[Line]", Line), text)
+        except WireError as error:
             # A full disk, or the end of a kernel, may have cut the line off.
             logger.debug("line %d of %s is left out: %s", number, path, error)
             continue

@@ -22,7 +22,7 @@ def test_a_request_of_somebody_else_has_none(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("nbdist {", "The label of a cell cannot be read"),
+        ("nbdist {", "What should be JSON cannot be read"),
         ("nbdist {}", r"CellLabel: object missing required field cell"),
         (
             LABEL.text().replace("[1, 4]", "[1]"),

@@ -1,4 +1,4 @@
-"""What runs on hosts imports with nothing but the standard library and msgspec, of which the contract is made."""
+"""Code that runs on hosts imports nothing but the standard library and msgspec, of which the contract is made."""
 
 import subprocess
 import sys

@@ -32,6 +32,8 @@ def test_each_schema_is_one_and_takes_what_it_says_is_required(tool: Any) -> Non
         {"code": 3},
         {"code": "1", "timeout_s": "soon"},
         {"code": "1", "timeout_s": -1.0},
+        {"code": "1", "timeout_s": float("nan")},
+        {"code": "1", "timeout_s": float("inf")},
         {"code": "1", "wait": 1},
         {"code": "1", "most_characters": 1.5},
         {"code": "1", "codes": "2"},

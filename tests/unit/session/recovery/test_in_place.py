@@ -450,6 +450,24 @@ def test_seconds_in_which_a_host_is_silent_do_not_count() -> None:
     assert time.monotonic() - began > 1.5
 
 
+def test_a_host_that_answers_after_a_long_silence_is_in_time() -> None:
+    back = threading.Event()
+    late = SimpleNamespace(
+        ready=back.is_set, wait=lambda seconds: None, get=lambda: (trail(sent()), [])
+    )
+    engines = FakeEngines(step=lambda p: sent())
+    engines.facts = engines.facts.silent_since({"h1": 0.0})
+    send = engines.send
+    engines.send = lambda p, call: late if p == 0 else send(p, call)
+
+    def waits(missing: list[int]) -> None:
+        time.sleep(0.5)  # longer than all may take together
+        engines.facts = engines.facts.silent_since({})
+        threading.Timer(0.1, back.set).start()
+
+    assert asking.ask_all(engines, AskSent(), within_s=0.4, meanwhile=waits).keys() == {0, 1}
+
+
 def test_each_may_be_asked_something_of_its_own() -> None:
     engines = FakeEngines(rejoin=lambda p, arguments: arguments["number"])
     each = {p: Rejoin(arguments={"number": p}) for p in (0, 1)}
